@@ -1,0 +1,62 @@
+"""The one reader of environment variables: typed, and a missing mandatory value stops the process by name.
+
+`.env.example` lists every variable read here and nothing else; a test compares the two.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from environs import Env, validate
+
+Environment = Literal["production", "development", "test"]
+
+_env = Env()
+
+
+def _environment() -> Environment:
+    name = _env.str("WALLET_ENV", "production", validate=validate.OneOf(["production", "development", "test"]))
+    return cast("Environment", name)
+
+
+def _text(name: str, *, outside_production: str) -> str:
+    """A value that production must set itself; elsewhere it has a harmless default."""
+    if _environment() == "production":
+        return _env.str(name)
+    return _env.str(name, outside_production)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environ:
+    """What the process was told. URLs carry credentials, so they have no default in production.
+
+    Raises:
+        environs.EnvError: a mandatory variable is missing or a value has the wrong form; the message names it.
+    """
+
+    environment: Environment = field(default_factory=_environment)
+    secret_key: str = field(
+        default_factory=lambda: _text("SECRET_KEY", outside_production="development-only-" + "x" * 40)
+    )
+    database_url: str = field(
+        default_factory=lambda: _text(
+            "DATABASE_URL", outside_production="postgresql://wallet_app@127.0.0.1:5432/wallet"
+        )
+    )
+    migration_database_url: str = field(default_factory=lambda: _env.str("MIGRATION_DATABASE_URL", ""))
+    superuser_database_url: str = field(default_factory=lambda: _env.str("SUPERUSER_DATABASE_URL", ""))
+    redis_url: str = field(default_factory=lambda: _text("REDIS_URL", outside_production="redis://127.0.0.1:6379/0"))
+    kafka_bootstrap_servers: str = field(
+        default_factory=lambda: _text("KAFKA_BOOTSTRAP_SERVERS", outside_production="127.0.0.1:9092")
+    )
+    allowed_hosts: list[str] = field(
+        default_factory=lambda: _env.list("ALLOWED_HOSTS", ["127.0.0.1", "localhost"], subcast=str)
+    )
+    csrf_trusted_origins: list[str] = field(default_factory=lambda: _env.list("CSRF_TRUSTED_ORIGINS", [], subcast=str))
+    currencies: list[str] = field(
+        default_factory=lambda: _env.list("CURRENCIES", ["VND", "USD", "EUR", "JPY", "KWD"], subcast=str)
+    )
+    business_time_zone: str = field(default_factory=lambda: _env.str("BUSINESS_TIME_ZONE", "Asia/Ho_Chi_Minh"))
+    docs_url: str = field(default_factory=lambda: _env.str("DOCS_URL", "https://docs.wallet.example"))
+    access_token_seconds: int = field(default_factory=lambda: _env.int("ACCESS_TOKEN_SECONDS", 900))
+    refresh_token_seconds: int = field(default_factory=lambda: _env.int("REFRESH_TOKEN_SECONDS", 30 * 24 * 3600))
+    log_level: str = field(default_factory=lambda: _env.str("LOG_LEVEL", "INFO"))

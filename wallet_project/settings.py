@@ -1,0 +1,183 @@
+"""Django's settings, for every environment; what differs between them comes from `wallet_project.env`."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+from celery.schedules import crontab
+
+from wallet_project.env import Environ
+
+ENV = Environ()
+BASE_DIR = Path(__file__).resolve().parent.parent
+PRODUCTION = ENV.environment == "production"
+
+SECRET_KEY = ENV.secret_key
+DEBUG = False
+ALLOWED_HOSTS = ENV.allowed_hosts
+CSRF_TRUSTED_ORIGINS = ENV.csrf_trusted_origins
+ROOT_URLCONF = "wallet_project.urls"
+WSGI_APPLICATION = "wallet_project.wsgi.application"
+APPEND_SLASH = False
+
+INSTALLED_APPS = [
+    "wallet_project",  # First, so that its `migrate` command stands before Django's.
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "rest_framework_simplejwt.token_blacklist",
+    "accounts",
+    "outbox",
+    "ledger",
+    "transfers",
+]
+
+MIDDLEWARE = [
+    "wallet_project.middleware.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "wallet_project.middleware.UnavailableMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# --- Database: two logins, one database (docs/adr/0003) ------------------------------------------------------------
+
+
+def _database(url: str) -> dict[str, Any]:
+    # Transactions are opened by the use cases alone, so ATOMIC_REQUESTS stays off; timeouts are set on the roles.
+    return {
+        **dj_database_url.parse(url, conn_max_age=60),
+        "OPTIONS": {"connect_timeout": 2, "application_name": "wallet"},
+    }
+
+
+DATABASES = {"default": _database(ENV.database_url)}
+if ENV.migration_database_url:
+    DATABASES["owner"] = _database(ENV.migration_database_url)
+    DATABASES["default"]["TEST"] = {"MIRROR": "owner"}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+SUPERUSER_DATABASE_URL = ENV.superuser_database_url
+
+# --- Users and tokens ----------------------------------------------------------------------------------------------
+
+AUTH_USER_MODEL = "accounts.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+SIMPLE_JWT = {
+    "ACCESS_TOKEN_LIFETIME": timedelta(seconds=ENV.access_token_seconds),
+    "REFRESH_TOKEN_LIFETIME": timedelta(seconds=ENV.refresh_token_seconds),
+    "ROTATE_REFRESH_TOKENS": True,
+    "BLACKLIST_AFTER_ROTATION": True,
+    "UPDATE_LAST_LOGIN": False,
+}
+
+# --- The API -------------------------------------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["accounts.api.authentication.TokenAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PARSER_CLASSES": ["wallet_project.kernel.api.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["wallet_project.kernel.api.JSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "wallet_project.kernel.api.AlwaysJSON",
+    "EXCEPTION_HANDLER": "wallet_project.exception_handler.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+}
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024  # bytes; API.md: larger bodies are 413
+DOCS_URL = ENV.docs_url
+CURRENCIES = ENV.currencies
+
+# --- Time and language ---------------------------------------------------------------------------------------------
+
+USE_TZ = True
+TIME_ZONE = ENV.business_time_zone  # what the admin shows; the API speaks UTC
+BUSINESS_TIME_ZONE = ENV.business_time_zone
+LANGUAGE_CODE = "en"
+USE_I18N = True
+
+# --- Redis: Celery's queue in the URL's database, the cache in the next one, so that clearing it loses no task -------
+
+
+def _next_redis_database(url: str) -> str:
+    base, _, number = url.rpartition("/")
+    return f"{base}/{int(number) + 1}" if number.isdigit() else f"{url.rstrip('/')}/1"
+
+
+CACHES = {
+    "default": {
+        "BACKEND": "django_redis.cache.RedisCache",
+        "LOCATION": _next_redis_database(ENV.redis_url),
+        "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 0.1, "SOCKET_TIMEOUT": 0.1},  # seconds
+    }
+}
+CELERY_BROKER_URL = ENV.redis_url
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TIMEZONE = ENV.business_time_zone
+CELERY_BEAT_SCHEDULER = "wallet_project.beat:MarkingScheduler"
+CELERY_BEAT_MAX_LOOP_INTERVAL = 5  # seconds
+CELERY_BEAT_SCHEDULE = {
+    "worker-heartbeat": {
+        "task": "wallet_project.tasks.mark_worker_alive",
+        "schedule": 10.0,
+        "options": {"expires": 10},
+    },
+    "add-partitions": {"task": "ledger.tasks.add_partitions", "schedule": crontab(minute="17")},
+    # Hourly though the run is nightly: a run is claimed once per business date, so a missed night is caught up.
+    "reconcile": {"task": "ledger.tasks.reconcile_business_date", "schedule": crontab(minute="7")},
+}
+
+KAFKA_BOOTSTRAP_SERVERS = ENV.kafka_bootstrap_servers
+
+# --- Files, cookies, transport -------------------------------------------------------------------------------------
+
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+WHITENOISE_USE_FINDERS = not PRODUCTION  # production runs collectstatic
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
+SESSION_COOKIE_AGE = 8 * 3600  # seconds: a working day
+SECURE_SSL_REDIRECT = PRODUCTION
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if PRODUCTION else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = PRODUCTION
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": ENV.log_level},
+    # A refused request is the caller's business, not ours: 4xx are answered, not logged as warnings.
+    "loggers": {"django.request": {"level": "ERROR"}},
+}
