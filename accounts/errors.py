@@ -1,0 +1,19 @@
+"""Refusals of sign-up and of the account model."""
+
+from wallet_project.kernel.errors import FieldError, InvalidRequest
+
+
+class UsernameTaken(InvalidRequest):
+    """Somebody has that name already."""
+
+    def __init__(self) -> None:
+        field = FieldError(field="username", code="taken", detail="That username is taken.")
+        super().__init__("The username is taken.", fields=[field])
+
+
+class PasswordRefused(InvalidRequest):
+    """The password is too weak; `fields` says why."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        fields = [FieldError(field="password", code="too_weak", detail=reason) for reason in reasons]
+        super().__init__("The password is too weak.", fields=fields)
