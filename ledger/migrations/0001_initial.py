@@ -1,0 +1,160 @@
+"""The journal, the keys and the reversal budgets. Entries: 0002; the rules: 0003."""
+
+import django.contrib.postgres.functions
+import django.core.serializers.json
+import django.db.models.deletion
+from django.conf import settings
+from django.db import migrations, models
+
+import wallet_project.kernel.clock
+
+
+class Migration(migrations.Migration):
+    initial = True
+
+    dependencies = [
+        ("accounts", "0001_initial"),
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name="JournalTransaction",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        db_default=models.Func(function="gen_random_uuid"),
+                        default=wallet_project.kernel.clock.new_id,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("idempotency_key", models.CharField(max_length=64)),
+                ("type", models.CharField(max_length=32)),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.contrib.postgres.functions.TransactionNow()),
+                ),
+                ("fingerprint", models.BinaryField(db_default=models.Value(b""), default=b"")),
+                ("response", models.JSONField(blank=True, null=True)),
+                ("reference", models.CharField(blank=True, db_default="", default="", max_length=140)),
+                ("metadata", models.JSONField(blank=True, null=True)),
+                (
+                    "initiator",
+                    models.ForeignKey(
+                        blank=True,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "reverses",
+                    models.ForeignKey(
+                        blank=True,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="reversals",
+                        to="ledger.journaltransaction",
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "journal_transaction",
+            },
+        ),
+        migrations.CreateModel(
+            name="IdempotencyRecord",
+            fields=[
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "initiator", "key", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("key", models.CharField(max_length=64)),
+                ("fingerprint", models.BinaryField()),
+                ("status", models.SmallIntegerField()),
+                ("response", models.JSONField(encoder=django.core.serializers.json.DjangoJSONEncoder)),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.contrib.postgres.functions.TransactionNow()),
+                ),
+                (
+                    "initiator",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "idempotency_record",
+            },
+        ),
+        migrations.CreateModel(
+            name="ReversalBudget",
+            fields=[
+                (
+                    "transaction",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        primary_key=True,
+                        related_name="reversal_budget",
+                        serialize=False,
+                        to="ledger.journaltransaction",
+                    ),
+                ),
+                ("original", models.BigIntegerField()),
+                ("reversed", models.BigIntegerField()),
+            ],
+            options={
+                "db_table": "reversal_budget",
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("reversed__gt", 0), ("reversed__lte", models.F("original"))),
+                        name="reversal_within_original",
+                    )
+                ],
+            },
+        ),
+        migrations.AddIndex(
+            model_name="journaltransaction",
+            index=models.Index(
+                condition=models.Q(("reverses__isnull", False)), fields=["reverses"], name="journal_reverses"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="journaltransaction",
+            index=models.Index(fields=["created_at"], name="journal_created_at"),
+        ),
+        migrations.AddConstraint(
+            model_name="journaltransaction",
+            constraint=models.UniqueConstraint(
+                fields=("initiator", "idempotency_key"), name="journal_key_unique", nulls_distinct=False
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="journaltransaction",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("idempotency_key", ""), _negated=True), name="journal_key_given"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="journaltransaction",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("reverses", None), models.Q(("type", "REVERSAL"), _negated=True)),
+                    models.Q(("reverses__isnull", False), ("type", "REVERSAL")),
+                    _connector="OR",
+                ),
+                name="journal_reversal_has_original",
+            ),
+        ),
+    ]

@@ -1,0 +1,218 @@
+"""The book, as a specification. What a plain constraint cannot express is a trigger in `migrations/0002_rules.py`."""
+
+from django.conf import settings
+from django.contrib.postgres.functions import TransactionNow
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.db.models import F, Q
+
+from accounts.models import Account
+from wallet_project.kernel import clock
+
+
+class JournalTransaction(models.Model):
+    """One movement of money, whole: its entries sum to zero in each currency.
+
+    Invariants, and what holds each:
+    - at least two entries that sum to zero per currency: triggers `ledger_entry_balanced`, `journal_has_entries`;
+    - append-only: triggers `journal_is_kept`, `ledger_entry_is_kept`;
+    - a key once per initiator, for ever: `journal_key_unique` (so this table is not partitioned);
+    - entries come only from the database transaction that made this row: column `xact`, set by default, and
+      triggers `journal_xact_is_own`, `ledger_entry_same_transaction`;
+    - all entries carry this row's `created_at`: trigger `ledger_entry_same_time`;
+    - reversals never exceed their original: `reversal_within_original`; none of a reversal: `reversal_not_of_reversal`.
+
+    `response` is what the caller was answered, null where the answer follows from the row itself.
+    """
+
+    class Type(models.TextChoices):
+        TRANSFER = "TRANSFER", "Transfer"
+        DEPOSIT = "DEPOSIT", "Deposit"
+        WITHDRAWAL = "WITHDRAWAL", "Withdrawal"
+        HOLD = "HOLD", "Hold"
+        CAPTURE = "CAPTURE", "Capture"
+        RELEASE = "RELEASE", "Release"
+        REVERSAL = "REVERSAL", "Reversal"
+        CHARGEBACK = "CHARGEBACK", "Chargeback"
+        CONSOLIDATION = "CONSOLIDATION", "Consolidation"
+
+    MOVES_FROZEN = (Type.REVERSAL, Type.CHARGEBACK, Type.CONSOLIDATION)
+
+    id = models.UUIDField(primary_key=True, default=clock.new_id, db_default=models.Func(function="gen_random_uuid"))
+    idempotency_key = models.CharField(max_length=64)
+    type = models.CharField(max_length=32)
+    created_at = models.DateTimeField(db_default=TransactionNow())
+    initiator = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        db_index=False,
+    )
+    fingerprint = models.BinaryField(default=b"", db_default=models.Value(b""))
+    response = models.JSONField(null=True, blank=True)
+    reverses = models.ForeignKey(
+        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="reversals", db_index=False
+    )
+    reference = models.CharField(max_length=140, blank=True, default="", db_default="")
+    metadata = models.JSONField(null=True, blank=True)
+
+    class Meta:
+        db_table = "journal_transaction"
+        constraints = [
+            # The key look-up; also lists what an initiator sent.
+            models.UniqueConstraint(
+                name="journal_key_unique", fields=["initiator", "idempotency_key"], nulls_distinct=False
+            ),
+            models.CheckConstraint(name="journal_key_given", condition=~Q(idempotency_key="")),
+            models.CheckConstraint(
+                name="journal_reversal_has_original",
+                condition=Q(reverses=None) & ~Q(type="REVERSAL") | Q(reverses__isnull=False, type="REVERSAL"),
+            ),
+        ]
+        indexes = [
+            # From an original to its reversals; nearly all rows reverse nothing.
+            models.Index(name="journal_reverses", fields=["reverses"], condition=Q(reverses__isnull=False)),
+            # The admin's list, newest first, and its date filter.
+            models.Index(name="journal_created_at", fields=["created_at"]),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.pk}"
+
+
+class LedgerEntry(models.Model):
+    """One leg of a journal transaction: a negative amount is a debit of the account, a positive one a credit.
+
+    The table is partitioned by month (`migrations/0002_entries.py`). The trigger `ledger_entry_posts` moves the
+    balance, fills `balance_after` and draws the id after it holds the account's lock, so within an account ids are in
+    order and `balance_after` is the sum of all amounts up to and including this one.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    transaction = models.ForeignKey(
+        JournalTransaction, on_delete=models.PROTECT, related_name="entries", db_index=False
+    )
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="entries", db_index=False)
+    amount = models.BigIntegerField()
+    balance_after = models.BigIntegerField(db_default=0)
+    created_at = models.DateTimeField(db_default=TransactionNow())
+
+    class Meta:
+        db_table = "ledger_entry"
+        verbose_name_plural = "ledger entries"
+        constraints = [
+            models.CheckConstraint(name="ledger_entry_amount_not_zero", condition=~Q(amount=0)),
+        ]
+        indexes = [
+            # History and the last entry of an account, in the order of posting.
+            models.Index(name="ledger_entry_account_id", fields=["account", "id"]),
+            # History of a period; the balance at a moment.
+            models.Index(name="ledger_entry_account_time", fields=["account", "created_at", "id"]),
+            # The legs of a transaction; name created_at as well, so that one partition answers.
+            models.Index(name="ledger_entry_transaction", fields=["transaction"]),
+        ]
+
+    def __str__(self) -> str:
+        return f"entry {self.pk}"
+
+
+class ReversalBudget(models.Model):
+    """How much of a reversed transaction has gone back. Written by the trigger `ledger_entry_balanced` alone.
+
+    The CHECK decides and the row's lock serialises, so that two reversals can never exceed the original together.
+    """
+
+    transaction = models.OneToOneField(
+        JournalTransaction, on_delete=models.PROTECT, primary_key=True, related_name="reversal_budget"
+    )
+    original = models.BigIntegerField()
+    reversed = models.BigIntegerField()
+
+    class Meta:
+        db_table = "reversal_budget"
+        constraints = [
+            models.CheckConstraint(
+                name="reversal_within_original", condition=Q(reversed__gt=0, reversed__lte=F("original"))
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"budget of {self.transaction_id}"
+
+
+class IdempotencyRecord(models.Model):
+    """The key and the answer of a command that posts nothing at once, written with its work. Append-only."""
+
+    pk = models.CompositePrimaryKey("initiator", "key")
+    initiator = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+", db_index=False)
+    key = models.CharField(max_length=64)
+    fingerprint = models.BinaryField()
+    status = models.SmallIntegerField()
+    response = models.JSONField(encoder=DjangoJSONEncoder)
+    created_at = models.DateTimeField(db_default=TransactionNow())
+
+    class Meta:
+        db_table = "idempotency_record"
+
+    def __str__(self) -> str:
+        return f"key {self.key}"
+
+
+class ReconciliationRun(models.Model):
+    """One check of the whole book. The nightly run is claimed by inserting the row: once per business date."""
+
+    class Status(models.TextChoices):
+        RUNNING = "RUNNING", "Running"
+        CLEAN = "CLEAN", "Clean"
+        FINDINGS = "FINDINGS", "Findings"
+        FAILED = "FAILED", "Failed"
+
+    business_date = models.DateField(null=True, blank=True, unique=True)  # null: run by hand
+    status = models.CharField(max_length=8, choices=Status, default=Status.RUNNING, db_default=Status.RUNNING)
+    started_at = models.DateTimeField(db_default=TransactionNow())
+    finished_at = models.DateTimeField(null=True, blank=True)
+    transactions_checked = models.BigIntegerField(default=0, db_default=0)
+    accounts_checked = models.BigIntegerField(default=0, db_default=0)
+
+    class Meta:
+        db_table = "reconciliation_run"
+        constraints = [
+            models.CheckConstraint(
+                name="reconciliation_run_status_known",
+                condition=Q(status__in=["RUNNING", "CLEAN", "FINDINGS", "FAILED"]),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"reconciliation {self.pk}"
+
+
+class ReconciliationFinding(models.Model):
+    """Something the books should not show: what was expected, what was found, and where."""
+
+    class Check(models.TextChoices):
+        TRANSACTION_SUM = "TRANSACTION_SUM", "Entries of a transaction do not sum to zero"
+        BOOK_SUM = "BOOK_SUM", "All entries of a currency do not sum to zero"
+        ACCOUNT_BALANCE = "ACCOUNT_BALANCE", "Balance is not the sum of the account's entries"
+        LAST_BALANCE_AFTER = "LAST_BALANCE_AFTER", "Balance is not the last entry's balance after"
+        GUARD = "GUARD", "A trigger that holds a rule is missing or switched off"
+
+    run = models.ForeignKey(ReconciliationRun, on_delete=models.PROTECT, related_name="findings")
+    check_name = models.CharField(max_length=32, choices=Check)
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    transaction = models.ForeignKey(
+        JournalTransaction, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    currency = models.CharField(max_length=3, blank=True)
+    expected = models.BigIntegerField(null=True, blank=True)
+    actual = models.BigIntegerField(null=True, blank=True)
+    detail = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField(db_default=TransactionNow())
+
+    class Meta:
+        db_table = "reconciliation_finding"
+
+    def __str__(self) -> str:
+        return f"finding {self.pk}"
