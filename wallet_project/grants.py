@@ -1,0 +1,75 @@
+"""What the application's role may do: one dictionary, applied at the end of `migrate`. A table not named fails a test.
+
+The role owns nothing. Audit and history tables get SELECT and INSERT only; rights on accounts and the journal are per
+column, so that no statement of the application's can name a balance, a system kind or another transaction's number.
+"""
+
+from django.conf import settings
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import sql
+
+READ = "SELECT"
+APPEND = "SELECT, INSERT"
+EDIT = "SELECT, INSERT, UPDATE"
+FULL = "SELECT, INSERT, UPDATE, DELETE"
+
+TABLES: dict[str, str] = {
+    # The book
+    "account": "SELECT, INSERT (owner_id, currency, name), UPDATE (status, name)",
+    "account_freeze": APPEND,
+    "account_thaw": APPEND,
+    "journal_transaction": (
+        "SELECT, INSERT (id, idempotency_key, type, created_at, initiator_id, fingerprint, response, reverses_id, "
+        "reference, metadata)"
+    ),
+    "ledger_entry": APPEND,
+    "reversal_budget": READ,
+    "idempotency_record": APPEND,
+    "outbox_event": APPEND,
+    "reconciliation_run": EDIT,
+    "reconciliation_finding": APPEND,
+    # Users and the admin
+    "wallet_user": EDIT,
+    "wallet_user_groups": "SELECT, INSERT, DELETE",
+    "wallet_user_user_permissions": "SELECT, INSERT, DELETE",
+    "token_blacklist_outstandingtoken": FULL,
+    "token_blacklist_blacklistedtoken": FULL,
+    "auth_group": READ,
+    "auth_group_permissions": READ,
+    "auth_permission": READ,
+    "django_admin_log": APPEND,
+    "django_content_type": READ,
+    "django_migrations": READ,
+    "django_session": FULL,
+}
+
+FUNCTIONS = ["ledger_add_partition(date)"]
+
+
+def apply_grants(connection: BaseDatabaseWrapper) -> None:
+    """Take every right from the application's role and grant those of this page. Runs as the owner."""
+    role = sql.Identifier(settings.DATABASES["default"]["USER"])
+    with connection.cursor() as cursor:
+        existing = set(connection.introspection.table_names(cursor))
+        statements = [
+            sql.SQL("REVOKE TEMPORARY ON DATABASE {} FROM PUBLIC").format(
+                sql.Identifier(str(connection.settings_dict["NAME"]))
+            ),
+            sql.SQL("REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {}").format(role),
+            sql.SQL("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {}").format(role),
+            *(
+                sql.SQL("GRANT {} ON {} TO {}").format(sql.SQL(rights), sql.Identifier(table), role)
+                for table, rights in TABLES.items()
+                if table in existing
+            ),
+            *(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(function), role) for function in FUNCTIONS),
+        ]
+        for statement in statements:
+            cursor.execute(statement.as_string())
+
+
+def open_system_families(connection: BaseDatabaseWrapper) -> None:
+    """Make sure that every currency of the settings has its system accounts, each split into shards."""
+    with connection.cursor() as cursor:
+        for currency in settings.CURRENCIES:
+            cursor.execute("SELECT account_open_system_families(%s)", [currency])
