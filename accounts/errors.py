@@ -1,6 +1,10 @@
 """Refusals of sign-up and of the account model."""
 
-from wallet_project.kernel.errors import FieldError, InvalidRequest
+from wallet_project.kernel.errors import FieldError, InvalidRequest, NotFound
+
+
+class AccountNotFound(NotFound):
+    """No such account for this caller; somebody else's, a system account and a shard answer the same."""
 
 
 class UsernameTaken(InvalidRequest):

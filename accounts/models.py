@@ -101,6 +101,7 @@ class Account(models.Model):
 
     class Meta:
         db_table = "account"
+        permissions = [("freeze_account", "Can freeze and thaw accounts")]
         constraints = [
             models.CheckConstraint(
                 name="account_balance_not_negative", condition=Q(allow_negative=True) | Q(balance__gte=0)

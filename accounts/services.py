@@ -7,10 +7,12 @@ from typing import Any
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
+from django.db.models import QuerySet
 
-from accounts.errors import PasswordRefused, UsernameTaken
-from accounts.models import Account, User
-from wallet_project.kernel.db import demand_transaction, violated_constraint
+from accounts.errors import AccountNotFound, PasswordRefused, UsernameTaken
+from accounts.models import Account, AccountQuerySet, Freeze, Thaw, User
+from wallet_project.kernel.db import demand_transaction, lock_rows, run_in_transaction, violated_constraint
+from wallet_project.kernel.errors import IllegalState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,3 +75,80 @@ def open_wallet(*, owner_id: int, currency: str, name: str) -> Account:
         )
         row: tuple[Any, ...] = cursor.fetchone()
     return Account.objects.get(pk=row[0])
+
+
+def close_wallet(*, account_id: int, owner_id: int) -> Account:
+    """Close an empty wallet, for ever.
+
+    Raises:
+        AccountNotFound: the owner has no such wallet.
+        IllegalState: it is closed already, frozen, or not empty.
+        TransactionManagementError: no transaction is open.
+    """
+    account = _locked_wallet(Account.objects.owned_by(owner_id), account_id)
+    if account.status == Account.Status.CLOSED:
+        raise IllegalState("The account is CLOSED.")
+    if _open_freezes(account_id).exists():
+        raise IllegalState("The account is FROZEN.")
+    if account.balance != 0:
+        raise IllegalState(f"The account is not empty: it holds {account.balance}.")
+    account.status = Account.Status.CLOSED
+    account.save(update_fields=["status"])
+    return account
+
+
+def freeze(*, account_id: int, cause: str, reason: str, staff_id: int) -> Freeze:
+    """Stop a wallet's outflow; a use case of its own, with its own transaction.
+
+    Args:
+        cause: a `Freeze.Cause`.
+        reason: why, in a sentence.
+        staff_id: who did it.
+
+    Raises:
+        AccountNotFound: there is no such wallet.
+        IllegalState: it is closed, or a freeze of this cause stands on it.
+    """
+
+    def work() -> Freeze:
+        # Under the account's lock, so that no debit is under way that has not seen it.
+        account = _locked_wallet(Account.objects.wallets(), account_id)
+        if account.status == Account.Status.CLOSED:
+            raise IllegalState("The account is CLOSED.")
+        if _open_freezes(account_id).filter(cause=cause).exists():
+            raise IllegalState("The account is FROZEN.")
+        return Freeze.objects.create(account=account, cause=cause, reason=reason, made_by_id=staff_id)
+
+    return run_in_transaction(work)
+
+
+def thaw(*, account_id: int, reason: str, staff_id: int) -> list[Thaw]:
+    """End all open freezes of a wallet; a use case of its own, with its own transaction.
+
+    Raises:
+        AccountNotFound: there is no such wallet.
+        IllegalState: no freeze stands on it.
+    """
+
+    def work() -> list[Thaw]:
+        _locked_wallet(Account.objects.wallets(), account_id)
+        thaws = [
+            Thaw.objects.create(freeze=open_freeze, reason=reason, made_by_id=staff_id)
+            for open_freeze in _open_freezes(account_id).order_by("pk")
+        ]
+        if not thaws:
+            raise IllegalState("The account is not frozen.")
+        return thaws
+
+    return run_in_transaction(work)
+
+
+def _locked_wallet(wallets: AccountQuerySet, account_id: int) -> Account:
+    found = lock_rows(wallets.filter(pk=account_id))
+    if not found:
+        raise AccountNotFound(f"There is no account {account_id}.")
+    return found[0]
+
+
+def _open_freezes(account_id: int) -> QuerySet[Freeze]:
+    return Freeze.objects.filter(account_id=account_id, thaw=None)

@@ -1,11 +1,8 @@
 """Refusals of the book, and which constraint means which."""
 
+from accounts.errors import AccountNotFound
 from wallet_project.kernel.db import LostRace
-from wallet_project.kernel.errors import DomainError, NotFound, Retry, RuleViolation, Unavailable
-
-
-class AccountNotFound(NotFound):
-    """No such account for this caller; somebody else's, a system account and a shard answer the same."""
+from wallet_project.kernel.errors import Conflict, DomainError, NotFound, Retry, RuleViolation, Unavailable
 
 
 class TransactionNotFound(NotFound):
@@ -63,6 +60,13 @@ class BalanceLimitExceeded(RuleViolation):
     code = "balance_limit_exceeded"
     title = "Balance limit exceeded"
     retry = Retry.SAME_KEY
+
+
+class AlreadyReversed(Conflict):
+    """Nothing is left to reverse; the detail names the reversals."""
+
+    code = "already_reversed"
+    title = "Already reversed"
 
 
 class NotReversible(RuleViolation):

@@ -1,5 +1,6 @@
 """Idempotency keys: what is already known of them, across both tables that hold some."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +17,8 @@ Key = tuple[int, str]  # initiator and key
 
 # Both tables in one statement, so that both are seen as of one moment.
 LOOK_UP = """
-    SELECT j.initiator_id, j.idempotency_key, j.fingerprint, j.id, j.type, j.created_at, NULL::smallint, j.response
+    SELECT j.initiator_id, j.idempotency_key, j.fingerprint, j.id, j.type, j.created_at, NULL::smallint,
+           j.response::text
       FROM unnest(%s::bigint[], %s::varchar[]) AS k (initiator_id, key)
       JOIN journal_transaction j ON j.initiator_id = k.initiator_id AND j.idempotency_key = k.key
     UNION ALL
@@ -59,7 +61,7 @@ def known_keys(rows: Iterable[tuple[Any, ...]]) -> Mapping[Key, KnownKey]:
             type=type_,
             created_at=created_at,
             status=status,
-            response=response,
+            response=None if response is None else json.loads(response),
         )
         for initiator_id, key, fingerprint, transaction_id, type_, created_at, status, response in rows
     }
@@ -81,5 +83,9 @@ def record_key(*, initiator_id: int, key: str, fingerprint: bytes, status: int, 
     demand_transaction()
     with translated(CONSTRAINTS):
         IdempotencyRecord.objects.create(
-            initiator_id=initiator_id, key=key, fingerprint=fingerprint, status=status, response=response
+            initiator_id=initiator_id,
+            key=key,
+            fingerprint=fingerprint,
+            status=status,
+            response=json.dumps(response),
         )

@@ -2,7 +2,6 @@
 
 from django.conf import settings
 from django.contrib.postgres.functions import TransactionNow
-from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import F, Q
 
@@ -60,6 +59,7 @@ class JournalTransaction(models.Model):
 
     class Meta:
         db_table = "journal_transaction"
+        permissions = [("reverse_journaltransaction", "Can reverse transactions")]
         constraints = [
             # The key look-up; also lists what an initiator sent.
             models.UniqueConstraint(
@@ -150,7 +150,7 @@ class IdempotencyRecord(models.Model):
     key = models.CharField(max_length=64)
     fingerprint = models.BinaryField()
     status = models.SmallIntegerField()
-    response = models.JSONField(encoder=DjangoJSONEncoder)
+    response = models.TextField()  # JSON as it was sent: jsonb would reorder it
     created_at = models.DateTimeField(db_default=TransactionNow())
 
     class Meta:

@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 from django.db import connection
 from psycopg.types.json import Jsonb
 
+from accounts.errors import AccountNotFound
 from accounts.models import Account
 from accounts.services import stamp_of
 from ledger.commands import Command, Leg, Outcome, Posted, Refused
@@ -19,7 +20,6 @@ from ledger.errors import (
     CONSTRAINTS,
     AccountClosed,
     AccountFrozen,
-    AccountNotFound,
     BalanceLimitExceeded,
     CurrencyMismatch,
     InsufficientFunds,

@@ -186,6 +186,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "account",
+                "permissions": [("freeze_account", "Can freeze and thaw accounts")],
             },
         ),
         migrations.CreateModel(

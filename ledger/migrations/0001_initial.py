@@ -1,7 +1,6 @@
 """The journal, the keys and the reversal budgets. Entries: 0002; the rules: 0003."""
 
 import django.contrib.postgres.functions
-import django.core.serializers.json
 import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
@@ -65,6 +64,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "journal_transaction",
+                "permissions": [("reverse_journaltransaction", "Can reverse transactions")],
             },
         ),
         migrations.CreateModel(
@@ -79,7 +79,7 @@ class Migration(migrations.Migration):
                 ("key", models.CharField(max_length=64)),
                 ("fingerprint", models.BinaryField()),
                 ("status", models.SmallIntegerField()),
-                ("response", models.JSONField(encoder=django.core.serializers.json.DjangoJSONEncoder)),
+                ("response", models.TextField()),
                 (
                     "created_at",
                     models.DateTimeField(db_default=django.contrib.postgres.functions.TransactionNow()),

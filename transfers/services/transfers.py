@@ -1,18 +1,15 @@
-"""Use cases. Each opens one durable transaction, makes its domain calls, and returns plain values."""
+"""Transfers between wallets, and money from the outside for demo data and tests."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from accounts.models import Account
-from accounts.selectors import confirm_caller, system_user_id
-from accounts.services import Caller, open_wallet
+from accounts.selectors import system_user_id
+from accounts.services import Caller
 from ledger.commands import Command, Leg, MoneyEvent, Posted, Refused, fingerprint_of
-from ledger.keys import find_key, record_key
 from ledger.models import JournalTransaction
 from ledger.selectors import draw_system_shard
 from ledger.services import post
-from transfers.selectors import account_body
 from wallet_project.kernel.db import run_in_transaction
 
 
@@ -94,38 +91,6 @@ def fund(*, account_id: int, amount: int, key: str) -> Posted:
             ),
         )
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The answer of a command that posts nothing at once, first given or replayed word for word."""
-
-    status: int
-    body: dict[str, Any]
-    replayed: bool
-
-
-def open_account(*, caller: Caller, key: str, currency: str, name: str | None = None) -> Answer:
-    """Open a wallet for the caller, empty.
-
-    Raises:
-        TokenInvalid: the caller is disabled or has changed the password.
-        IdempotencyKeyReused: the key belongs to another command of the caller's.
-    """
-    fingerprint = fingerprint_of("open_account", {"currency": currency, "name": name})
-
-    def work() -> Answer:
-        confirm_caller(caller)
-        known = find_key(initiator_id=caller.user_id, key=key)
-        if known is not None:
-            known.must_match(fingerprint)
-            return Answer(status=known.status or 201, body=known.response, replayed=True)
-        account = open_wallet(owner_id=caller.user_id, currency=currency, name=name or "")
-        body = account_body(account)
-        record_key(initiator_id=caller.user_id, key=key, fingerprint=fingerprint, status=201, response=body)
-        return Answer(status=201, body=body, replayed=False)
-
-    return run_in_transaction(work)
 
 
 def post_one(command: Command) -> Posted:
