@@ -76,6 +76,13 @@ class Conflict(DomainError):
     """The object's state does not allow it (409)."""
 
 
+class IllegalState(Conflict):
+    """The object is in a state that does not allow the command; the detail says which."""
+
+    code = "illegal_state"
+    title = "Illegal state"
+
+
 class RuleViolation(DomainError):
     """A rule of the book refuses it (422)."""
 
