@@ -13,6 +13,7 @@ from django.core.validators import MinLengthValidator
 from django.db import models
 from django.db.models import Q
 
+from wallet_project.kernel import clock
 from wallet_project.kernel.money import MAX_AMOUNT
 
 
@@ -164,6 +165,26 @@ class Freeze(models.Model):
 
     def __str__(self) -> str:
         return f"freeze {self.pk}"
+
+
+class SignIn(models.Model):
+    """One device's stay: from a sign-in until its logout, its expiry, or the second use of a refresh token.
+
+    Its refresh token rotates; `token_id` names the only one that is alive, so a used one is known as used.
+    """
+
+    id = models.UUIDField(primary_key=True, default=clock.new_id)
+    user = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    token_id = models.CharField(max_length=32)
+    created_at = models.DateTimeField(db_default=TransactionNow())
+    expires_at = models.DateTimeField(db_index=True)  # The purge of what has expired.
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "sign_in"
+
+    def __str__(self) -> str:
+        return f"sign-in {self.pk}"
 
 
 class Thaw(models.Model):

@@ -37,6 +37,7 @@ class Environ:
     secret_key: str = field(
         default_factory=lambda: _text("SECRET_KEY", outside_production="development-only-" + "x" * 40)
     )
+    jwt_signing_keys: list[str] = field(default_factory=lambda: _env.list("JWT_SIGNING_KEYS", [], subcast=str))
     database_url: str = field(
         default_factory=lambda: _text(
             "DATABASE_URL", outside_production="postgresql://wallet_app@127.0.0.1:5432/wallet"

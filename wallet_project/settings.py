@@ -30,7 +30,6 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
-    "rest_framework_simplejwt.token_blacklist",
     "accounts",
     "outbox",
     "ledger",
@@ -93,10 +92,8 @@ AUTH_PASSWORD_VALIDATORS = [
 SIMPLE_JWT = {
     "ACCESS_TOKEN_LIFETIME": timedelta(seconds=ENV.access_token_seconds),
     "REFRESH_TOKEN_LIFETIME": timedelta(seconds=ENV.refresh_token_seconds),
-    "ROTATE_REFRESH_TOKENS": True,
-    "BLACKLIST_AFTER_ROTATION": True,
-    "UPDATE_LAST_LOGIN": False,
 }
+JWT_SIGNING_KEYS = ENV.jwt_signing_keys or [ENV.secret_key]  # the first signs, all are accepted
 
 # --- The API -------------------------------------------------------------------------------------------------------
 

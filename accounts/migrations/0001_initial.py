@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import migrations, models
 
 import accounts.models
+import wallet_project.kernel.clock
 
 
 class Migration(migrations.Migration):
@@ -326,5 +327,24 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(
                 condition=models.Q(("reason", ""), _negated=True), name="thaw_reason_given"
             ),
+        ),
+        migrations.CreateModel(
+            name="SignIn",
+            fields=[
+                ("id", models.UUIDField(default=wallet_project.kernel.clock.new_id, primary_key=True, serialize=False)),
+                ("token_id", models.CharField(max_length=32)),
+                ("created_at", models.DateTimeField(db_default=django.contrib.postgres.functions.TransactionNow())),
+                ("expires_at", models.DateTimeField(db_index=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "sign_in",
+            },
         ),
     ]

@@ -39,3 +39,8 @@ def new_id() -> uuid.UUID:
 def rfc3339(moment: datetime) -> str:
     """An instant as the API writes it: UTC with microseconds and a `Z`."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def from_epoch(seconds: int) -> datetime:
+    """An instant from seconds since 1970, as tokens count."""
+    return datetime.fromtimestamp(seconds, UTC)
