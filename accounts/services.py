@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
@@ -13,6 +14,7 @@ from accounts.errors import AccountNotFound, PasswordRefused, UsernameTaken
 from accounts.models import Account, AccountQuerySet, Freeze, Thaw, User
 from wallet_project.kernel.db import demand_transaction, lock_rows, run_in_transaction, violated_constraint
 from wallet_project.kernel.errors import IllegalState
+from wallet_project.kernel.throttle import Limit, throttle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +38,18 @@ def stamp_of(password_hash: str) -> str:
     return hashlib.sha256(b"stamp:" + password_hash.encode()).hexdigest()[:32]
 
 
-def sign_up(*, username: str, password: str) -> User:
+def sign_up(*, username: str, password: str, address: str) -> User:
     """Make a customer; a use case of its own, with its own transaction.
 
+    Args:
+        address: where the caller is, for the throttle.
+
     Raises:
+        RateLimited: too many sign-ups from this address.
         PasswordRefused: Django's password validators refuse it.
         UsernameTaken: somebody has that name.
     """
+    throttle().check(Limit(scope="sign-up", tries=settings.SIGN_UPS_PER_ADDRESS, seconds=60), address)
     user = User(username=username)
     try:
         validate_password(password, user)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth import authenticate
 from django.db.models import QuerySet
 from rest_framework_simplejwt.exceptions import TokenError
@@ -14,6 +15,7 @@ from accounts.tokens import AccessToken, RefreshToken
 from wallet_project.kernel import clock
 from wallet_project.kernel.db import lock_rows, run_in_transaction
 from wallet_project.kernel.errors import NotAuthenticated, TokenInvalid
+from wallet_project.kernel.throttle import Limit, throttle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,15 +26,23 @@ class Tokens:
     refresh: str
 
 
-def sign_in(*, username: str, password: str) -> Tokens:
+def sign_in(*, username: str, password: str, address: str) -> Tokens:
     """Begin a stay.
 
+    Args:
+        address: where the caller is, for the throttle.
+
     Raises:
+        RateLimited: too many tries from this address, or failed ones for this name; a success forgets the latter.
         NotAuthenticated: no active user has this name and password.
     """
+    per_name = Limit(scope="sign-in-name", tries=settings.FAILED_SIGN_INS_PER_NAME, seconds=60)
+    throttle().check(Limit(scope="sign-in", tries=settings.SIGN_INS_PER_ADDRESS, seconds=60), address)
+    throttle().check(per_name, username)
     user = authenticate(username=username, password=password)
     if not isinstance(user, User):
         raise NotAuthenticated("The username or the password is wrong.")
+    throttle().forget(per_name, username)
     stay = SignIn(user=user)
 
     def work() -> Tokens:

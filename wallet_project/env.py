@@ -60,4 +60,8 @@ class Environ:
     docs_url: str = field(default_factory=lambda: _env.str("DOCS_URL", "https://docs.wallet.example"))
     access_token_seconds: int = field(default_factory=lambda: _env.int("ACCESS_TOKEN_SECONDS", 900))
     refresh_token_seconds: int = field(default_factory=lambda: _env.int("REFRESH_TOKEN_SECONDS", 30 * 24 * 3600))
+    sign_ins_per_address: int = field(default_factory=lambda: _env.int("SIGN_INS_PER_ADDRESS", 60))
+    sign_ups_per_address: int = field(default_factory=lambda: _env.int("SIGN_UPS_PER_ADDRESS", 20))
+    failed_sign_ins_per_name: int = field(default_factory=lambda: _env.int("FAILED_SIGN_INS_PER_NAME", 5))
+    trusted_proxy_hops: int = field(default_factory=lambda: _env.int("TRUSTED_PROXY_HOPS", 0))
     log_level: str = field(default_factory=lambda: _env.str("LOG_LEVEL", "INFO"))

@@ -95,6 +95,11 @@ SIMPLE_JWT = {
 }
 JWT_SIGNING_KEYS = ENV.jwt_signing_keys or [ENV.secret_key]  # the first signs, all are accepted
 
+SIGN_INS_PER_ADDRESS = ENV.sign_ins_per_address  # per minute
+SIGN_UPS_PER_ADDRESS = ENV.sign_ups_per_address  # per minute
+FAILED_SIGN_INS_PER_NAME = ENV.failed_sign_ins_per_name  # per minute
+TRUSTED_PROXY_HOPS = ENV.trusted_proxy_hops
+
 # --- The API -------------------------------------------------------------------------------------------------------
 
 REST_FRAMEWORK = {
@@ -126,10 +131,11 @@ def _next_redis_database(url: str) -> str:
     return f"{base}/{int(number) + 1}" if number.isdigit() else f"{url.rstrip('/')}/1"
 
 
+CACHE_URL = _next_redis_database(ENV.redis_url)
 CACHES = {
     "default": {
         "BACKEND": "django_redis.cache.RedisCache",
-        "LOCATION": _next_redis_database(ENV.redis_url),
+        "LOCATION": CACHE_URL,
         "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 0.1, "SOCKET_TIMEOUT": 0.1},  # seconds
     }
 }

@@ -87,6 +87,12 @@ class RuleViolation(DomainError):
     """A rule of the book refuses it (422)."""
 
 
+class TooMany(DomainError):
+    """Asked too often (429)."""
+
+    retry = Retry.SAME_KEY
+
+
 class Unavailable(DomainError):
     """The service cannot answer now; trying again with the same key is safe (503)."""
 
@@ -138,3 +144,10 @@ class PermissionDenied(Forbidden):
 
     code = "permission_denied"
     title = "Permission denied"
+
+
+class RateLimited(TooMany):
+    """Too many tries; `retry_after` says when the next one passes."""
+
+    code = "rate_limited"
+    title = "Rate limited"
