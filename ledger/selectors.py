@@ -1,9 +1,59 @@
 """Readers of the book."""
 
 import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import lru_cache
+from uuid import UUID
+
+from django.db.models import QuerySet
 
 from accounts.models import Account
+from ledger.errors import TransactionNotFound
+from ledger.models import JournalTransaction, LedgerEntry
+
+# It moves nothing between people.
+_HIDDEN = JournalTransaction.Type.CONSOLIDATION
+
+# How far back of the newest entry a page of history is looked for, at first; then all the way.
+_REACHES = (timedelta(days=31), timedelta(days=366))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a page of history ended. The time is the entry's own: it spares the look into later months."""
+
+    entry_id: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryItem:
+    """What one transaction did to one wallet; the amount is signed as its owner sees it: negative is money out."""
+
+    entry: LedgerEntry
+    counterparty_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page of history, newest first."""
+
+    items: Sequence[HistoryItem]
+    next: Position | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Movement:
+    """A transaction as the owner of a wallet sees it; an account is None where the outside or the service stands."""
+
+    transaction: JournalTransaction
+    amount: int
+    currency: str
+    from_account_id: int | None
+    to_account_id: int | None
+    reversal_ids: Sequence[UUID]
 
 
 def draw_system_shard(*, kind: str, currency: str) -> int:
@@ -23,3 +73,112 @@ def _system_shards(kind: str, currency: str) -> tuple[int, ...]:
     if not ids:
         raise LookupError(f"no {kind} accounts in {currency}; run migrate")
     return ids
+
+
+def history(
+    account: Account,
+    *,
+    limit: int,
+    after: Position | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    type: str | None = None,
+) -> Page:
+    """A page of a wallet's history, newest first: the entries after a position, that is, the older ones.
+
+    An account's entries are numbered in the order of their commits, so pages that begin below a number show each
+    entry once, however many are added meanwhile.
+
+    Args:
+        since: the earliest time, itself included.
+        until: the time before which entries were made.
+    """
+    entries = LedgerEntry.objects.filter(account=account).exclude(transaction__type=_HIDDEN)
+    if type is not None:
+        entries = entries.filter(transaction__type=type)
+    if after is not None:
+        entries = entries.filter(pk__lt=after.entry_id, created_at__lte=after.created_at)
+    if until is not None:
+        entries = entries.filter(created_at__lt=until)
+    newest = min((time for time in (account.last_entry_at, after and after.created_at, until) if time), default=None)
+    rows = _newest(entries.select_related("transaction"), newest=newest, since=since, count=limit + 1)
+    shown = rows[:limit]
+    others = _counterparties(shown)
+    return Page(
+        items=[HistoryItem(entry=row, counterparty_id=others.get(row.transaction_id)) for row in shown],
+        next=Position(entry_id=shown[-1].pk, created_at=shown[-1].created_at) if len(rows) > limit else None,
+    )
+
+
+def _newest(
+    entries: QuerySet[LedgerEntry], *, newest: datetime | None, since: datetime | None, count: int
+) -> list[LedgerEntry]:
+    """The newest entries. Without a lower bound on the time every month's partition is looked into, so the first look
+    reaches back a little, and further only if that does not fill the page.
+    """
+    if newest is None:
+        return []
+    floors = [newest - reach for reach in _REACHES]
+    for floor in [*(floor for floor in floors if since is None or floor > since), since]:
+        within = entries if floor is None else entries.filter(created_at__gte=floor)
+        rows = list(within.order_by("-pk")[:count])
+        if len(rows) == count:
+            break
+    return rows
+
+
+def _counterparties(entries: Iterable[LedgerEntry]) -> dict[UUID, int]:
+    """The other wallet of each entry's transaction: the first one on the other side, a shard by its parent's number."""
+    sides = {entry.transaction_id: entry for entry in entries}
+    legs = (
+        LedgerEntry.objects.filter(
+            transaction_id__in=sides,
+            created_at__in={entry.created_at for entry in sides.values()},
+            account__kind=Account.Kind.WALLET,
+        )
+        .order_by("-pk")
+        .values_list("transaction_id", "amount", "account_id", "account__parent_id")
+    )
+    return {
+        transaction_id: parent_id or account_id
+        for transaction_id, amount, account_id, parent_id in legs
+        if (amount < 0) != (sides[transaction_id].amount < 0)
+    }
+
+
+def balance_at(account_id: int, *, at: datetime) -> int:
+    """An account's balance as it stood at a moment, entries of that very moment included."""
+    entries = LedgerEntry.objects.filter(account_id=account_id, created_at__lte=at)
+    return entries.order_by("-created_at", "-pk").values_list("balance_after", flat=True).first() or 0
+
+
+def movement(transaction_id: UUID, *, owner_id: int) -> Movement:
+    """A transaction that touches a wallet of this owner's.
+
+    Raises:
+        TransactionNotFound: there is none, or it does not touch any.
+    """
+    transaction = JournalTransaction.objects.filter(pk=transaction_id).exclude(type=_HIDDEN).first()
+    legs = _wallet_legs(transaction) if transaction else []
+    if transaction is None or owner_id not in {leg.account.owner_id for leg in legs}:
+        raise TransactionNotFound(f"There is no transaction {transaction_id}.")
+    debits = [leg for leg in legs if leg.amount < 0]
+    credits = [leg for leg in legs if leg.amount > 0]
+    return Movement(
+        transaction=transaction,
+        amount=max(-sum(leg.amount for leg in debits), sum(leg.amount for leg in credits)),
+        currency=legs[0].account.currency,
+        from_account_id=_first_wallet(debits),
+        to_account_id=_first_wallet(credits),
+        reversal_ids=list(transaction.reversals.order_by("created_at", "pk").values_list("pk", flat=True)),
+    )
+
+
+def _wallet_legs(transaction: JournalTransaction) -> list[LedgerEntry]:
+    # Both columns, so that one month's partition answers.
+    legs = LedgerEntry.objects.filter(transaction=transaction, created_at=transaction.created_at)
+    return list(legs.filter(account__kind=Account.Kind.WALLET).select_related("account").order_by("pk"))
+
+
+def _first_wallet(legs: Sequence[LedgerEntry]) -> int | None:
+    return next((leg.account.parent_id or leg.account_id for leg in legs), None)

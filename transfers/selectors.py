@@ -1,9 +1,32 @@
 """Readers for the API and the admin: values in the API's own words."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
+from accounts.errors import AccountNotFound
 from accounts.models import Account
+from ledger.errors import TransactionNotFound
+from ledger.keys import find_key
+from ledger.selectors import HistoryItem, Position, balance_at, history, movement
 from wallet_project.kernel import clock
+from wallet_project.kernel.errors import FieldError, InvalidCursor, InvalidRequest
+from wallet_project.kernel.query import decode_cursor, encode_cursor, page
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def wallet(account_id: int, *, owner_id: int) -> Account:
+    """A wallet of this owner's, with `frozen`.
+
+    Raises:
+        AccountNotFound: there is none; somebody else's, a system account and a shard answer the same.
+    """
+    account = Account.objects.owned_by(owner_id).with_frozen().filter(pk=account_id).first()
+    if account is None:
+        raise AccountNotFound(f"There is no account {account_id}.")
+    return account
 
 
 def account_body(account: Account) -> dict[str, Any]:
@@ -11,11 +34,150 @@ def account_body(account: Account) -> dict[str, Any]:
     frozen = getattr(account, "frozen", False)
     return {
         "accountId": account.pk,
-        "name": account.name,
+        "name": account.name or None,
         "currency": account.currency,
         "balance": account.balance,
-        "heldBalance": 0,
+        "heldBalance": held_balance(account),
         "availableBalance": 0 if frozen else account.balance,
         "status": "FROZEN" if frozen else account.status,
         "createdAt": clock.rfc3339(account.created_at),
     }
+
+
+def held_balance(account: Account) -> int:
+    """What has left a wallet for holds and withdrawals under way: nothing, until there are such."""
+    return 0
+
+
+def accounts_page(*, owner_id: int, limit: int, cursor: str | None = None) -> dict[str, Any]:
+    """A page of the owner's wallets, newest first.
+
+    Raises:
+        InvalidCursor: not of this list.
+    """
+    wallets = Account.objects.owned_by(owner_id).with_frozen()
+    position = decode_cursor(cursor, of="accounts", length=1)
+    if position is not None:
+        wallets = wallets.filter(pk__lt=position[0])
+    rows = list(wallets.order_by("-pk")[: limit + 1])
+    shown = rows[:limit]
+    more = len(rows) > limit
+    return page(
+        [account_body(account) for account in shown],
+        next_cursor=encode_cursor("accounts", shown[-1].pk) if more else None,
+    )
+
+
+def balance_body(account_id: int, *, owner_id: int, at: datetime | None = None) -> dict[str, Any]:
+    """A wallet's balance, now or as it stood at a moment, entries of that very moment included.
+
+    Raises:
+        AccountNotFound: there is no such wallet of the owner's.
+        InvalidRequest: the moment has not come yet.
+    """
+    account = wallet(account_id, owner_id=owner_id)
+    now = clock.now()
+    if at is None:
+        body = account_body(account)
+        figures = {name: body[name] for name in ("balance", "heldBalance", "availableBalance")}
+    elif at <= now:
+        figures = {"balance": balance_at(account_id, at=at), "heldBalance": None, "availableBalance": None}
+    else:
+        fault = FieldError(field="at", code="future", detail="This moment has not come yet.")
+        raise InvalidRequest(f"at: {fault.detail}", fields=[fault])
+    return {"accountId": account.pk, "currency": account.currency, **figures, "at": clock.rfc3339(at or now)}
+
+
+def history_page(
+    account_id: int,
+    *,
+    owner_id: int,
+    limit: int,
+    cursor: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    type: str | None = None,
+) -> dict[str, Any]:
+    """A page of a wallet's history, newest first; the times are half-open.
+
+    Raises:
+        AccountNotFound: there is no such wallet of the owner's.
+        InvalidCursor: not of this wallet's history.
+    """
+    account = wallet(account_id, owner_id=owner_id)
+    of = f"entries/{account_id}"
+    found = history(account, limit=limit, after=_position(cursor, of=of), since=since, until=until, type=type)
+    return page([_history_item(item) for item in found.items], next_cursor=_cursor(found.next, of=of))
+
+
+def _position(cursor: str | None, *, of: str) -> Position | None:
+    numbers = decode_cursor(cursor, of=of, length=2)
+    if numbers is None:
+        return None
+    entry_id, microseconds = numbers
+    try:
+        return Position(entry_id=entry_id, created_at=_EPOCH + timedelta(microseconds=microseconds))
+    except OverflowError as error:
+        raise InvalidCursor("This list issued no such cursor.") from error
+
+
+def _cursor(position: Position | None, *, of: str) -> str | None:
+    if position is None:
+        return None
+    return encode_cursor(of, position.entry_id, (position.created_at - _EPOCH) // _MICROSECOND)
+
+
+def _history_item(item: HistoryItem) -> dict[str, Any]:
+    entry = item.entry
+    return {
+        "entryId": entry.pk,
+        "transactionId": str(entry.transaction_id),
+        "type": entry.transaction.type,
+        "amount": entry.amount,
+        "balanceAfter": entry.balance_after,
+        "counterpartyAccountId": item.counterparty_id,
+        "reference": entry.transaction.reference or None,
+        "createdAt": clock.rfc3339(entry.created_at),
+    }
+
+
+def transfer_body(transaction_id: UUID, *, owner_id: int) -> dict[str, Any]:
+    """A transaction that touches a wallet of the owner's; accounts of the outside and of the service are null.
+
+    Raises:
+        TransactionNotFound: there is none, or it touches none of them.
+    """
+    moved = movement(transaction_id, owner_id=owner_id)
+    transaction = moved.transaction
+    return {
+        **posted_body(transaction.pk),
+        "type": transaction.type,
+        "amount": moved.amount,
+        "currency": moved.currency,
+        "fromAccountId": moved.from_account_id,
+        "toAccountId": moved.to_account_id,
+        "reference": transaction.reference or None,
+        "metadata": transaction.metadata,
+        "createdAt": clock.rfc3339(transaction.created_at),
+        "reversesTransactionId": str(transaction.reverses_id) if transaction.reverses_id else None,
+        "reversalTransactionIds": [str(id_) for id_ in moved.reversal_ids],
+    }
+
+
+def posted_body(transaction_id: UUID) -> dict[str, Any]:
+    """What a command that posts at once is answered; it follows from the transaction, so it is not stored."""
+    return {"transactionId": str(transaction_id), "status": "COMPLETED"}
+
+
+def operation_body(*, owner_id: int, key: str) -> dict[str, Any]:
+    """The answer that the command with this key was given.
+
+    Raises:
+        TransactionNotFound: no command with it has succeeded yet.
+    """
+    known = find_key(initiator_id=owner_id, key=key)
+    if known is None:
+        raise TransactionNotFound("No command with this key has succeeded yet; the same command may be sent again.")
+    if known.transaction_id is not None and known.response is None:
+        return {"status": 201, "body": posted_body(known.transaction_id)}
+    return {"status": known.status or 201, "body": known.response}

@@ -1,0 +1,121 @@
+"""The books, checked whole, and wiped: what every test that moves money ends with.
+
+It looks as a superuser with SQL of its own, so that it shares no code and no right with what it checks.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from jsonschema import Draft202012Validator, ValidationError
+
+# Each statement lists what must not be there.
+FAULTS = {
+    "a transaction's entries do not sum to zero": """
+        SELECT e.transaction_id, a.currency, sum(e.amount) FROM ledger_entry e JOIN account a ON a.id = e.account_id
+         GROUP BY 1, 2 HAVING sum(e.amount) <> 0""",
+    "a transaction has fewer than two entries": """
+        SELECT j.id FROM journal_transaction j LEFT JOIN ledger_entry e ON e.transaction_id = j.id
+         GROUP BY 1 HAVING count(e.id) < 2""",
+    "a balance is not the sum of its entries": """
+        SELECT a.id, a.balance, coalesce(sum(e.amount), 0)
+          FROM account a LEFT JOIN ledger_entry e ON e.account_id = a.id
+         GROUP BY 1, 2 HAVING a.balance <> coalesce(sum(e.amount), 0)""",
+    "a balance_after is not the running sum in order of id": """
+        SELECT * FROM (SELECT id, account_id, balance_after,
+                              sum(amount) OVER (PARTITION BY account_id ORDER BY id) AS total
+                         FROM ledger_entry) AS running
+         WHERE balance_after <> total""",
+    "entries of an account are out of order": """
+        SELECT * FROM (SELECT id, created_at, lag(created_at) OVER (PARTITION BY account_id ORDER BY id) AS before
+                         FROM ledger_entry) AS chain
+         WHERE created_at < before""",
+    "a wallet is below zero": "SELECT id, balance FROM account WHERE NOT allow_negative AND balance < 0",
+    "a transaction has not exactly one event": """
+        SELECT j.id, count(o.id) FROM journal_transaction j
+          LEFT JOIN outbox_event o ON o.payload ->> 'transactionId' = j.id::text
+         WHERE j.type <> 'CONSOLIDATION' GROUP BY 1 HAVING count(o.id) <> 1""",
+    "an event tells of a transaction that is not there": """
+        SELECT o.id FROM outbox_event o LEFT JOIN journal_transaction j ON j.id::text = o.payload ->> 'transactionId'
+         WHERE o.payload ->> 'transactionId' IS NOT NULL AND j.id IS NULL""",
+    "more went back than came": "SELECT transaction_id FROM reversal_budget WHERE reversed > original",
+}
+
+# What migrations made stays; everything else goes.
+WIPE = """
+    SET LOCAL session_replication_role = replica;
+    DELETE FROM reconciliation_finding; DELETE FROM reconciliation_run;
+    DELETE FROM outbox_event; UPDATE outbox_relay SET (floor, ceiling, horizon, published_total, parked_total, rate,
+        runs_total, run_seconds_total, failing_since, lagging_since, bloated_since) =
+        (0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL);
+    DELETE FROM inbox_message; DELETE FROM inbox_parked_message; DELETE FROM notification;
+    DELETE FROM idempotency_record; DELETE FROM reversal_budget;
+    DELETE FROM ledger_entry; DELETE FROM journal_transaction;
+    DELETE FROM account_thaw; DELETE FROM account_freeze;
+    DELETE FROM account WHERE kind = 'WALLET';
+    UPDATE account SET balance = 0, last_entry_at = NULL WHERE balance <> 0 OR last_entry_at IS NOT NULL;
+    DELETE FROM sign_in;
+    DELETE FROM django_admin_log; DELETE FROM django_session;
+    DELETE FROM wallet_user_groups; DELETE FROM wallet_user_user_permissions;
+    DELETE FROM wallet_user WHERE username <> 'system';
+"""
+
+COUNTED = [
+    "journal_transaction",
+    "ledger_entry",
+    "outbox_event",
+    "idempotency_record",
+    "account",
+    "reversal_budget",
+    "account_freeze",
+    "account_thaw",
+    "wallet_user",
+]
+
+
+def faults(superuser: psycopg.Connection[Any]) -> dict[str, list[Any]]:
+    """What is wrong with the books, by kind; empty when they balance."""
+    found = {name: superuser.execute(query).fetchall() for name, query in FAULTS.items()}
+    found["an event is not as its schema says"] = _events_against_schemas(superuser)
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def _events_against_schemas(superuser: psycopg.Connection[Any]) -> list[Any]:
+    """Attacks leave events with nothing but their transaction's id; all others say what they are."""
+    query = "SELECT lower(topic || '.' || (payload ->> 'type')), payload FROM outbox_event WHERE payload ? 'type'"
+    schemas = _schemas()
+    return [
+        (type_, error.message, payload)
+        for type_, payload in superuser.execute(query)
+        for error in (schemas[type_].iter_errors(payload) if type_ in schemas else [ValidationError("no schema")])
+    ]
+
+
+@cache
+def _schemas() -> dict[str, Draft202012Validator]:
+    files = Path(__file__).parents[1].glob("transfers/event_schemas/*.json")
+    return {file.stem: Draft202012Validator(json.loads(file.read_text())) for file in files}
+
+
+def wipe(superuser: psycopg.Connection[Any]) -> None:
+    """Forget what a test wrote. Replica mode silences the guards in this one session only (docs/adr/0004)."""
+    with superuser.transaction():
+        superuser.execute(WIPE)
+
+
+def snapshot(superuser: psycopg.Connection[Any]) -> dict[str, Any]:
+    """All that a refusal must leave as it was: balances, how many rows stand in each table of the book, and each word."""
+    balances = superuser.execute("SELECT id, balance, status FROM account ORDER BY id").fetchall()
+    counts = {
+        table: superuser.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # type: ignore[index]
+        for table in COUNTED
+    }
+    words = {
+        f"{table}, word for word": superuser.execute(
+            f"SELECT md5(string_agg(t::text, E'\\n' ORDER BY t::text)) FROM {table} AS t"
+        ).fetchone()
+        for table in COUNTED
+    }
+    return {"balances": balances, **counts, **words}

@@ -1,0 +1,19 @@
+"""Addresses of accounts, transfers and operations, under /v1/."""
+
+from django.urls import path, register_converter
+
+from transfers.api.views import AccountViewSet, OperationViewSet, TransferCommandViewSet, TransferViewSet
+from wallet_project.kernel.converters import NumberConverter, UUIDConverter
+
+register_converter(NumberConverter, "number")
+register_converter(UUIDConverter, "transaction")
+
+urlpatterns = [
+    path("transfers", TransferCommandViewSet.as_view({"post": "create"})),
+    path("transfers/<transaction:transaction_id>", TransferViewSet.as_view({"get": "retrieve"})),
+    path("accounts", AccountViewSet.as_view({"get": "list", "post": "create"})),
+    path("accounts/<number:account_id>", AccountViewSet.as_view({"get": "retrieve"})),
+    path("accounts/<number:account_id>/balance", AccountViewSet.as_view({"get": "balance"})),
+    path("accounts/<number:account_id>/entries", AccountViewSet.as_view({"get": "entries"})),
+    path("operations", OperationViewSet.as_view({"get": "list"})),
+]

@@ -1,0 +1,40 @@
+"""The base of all views of the API: the order of checks that API clients rely on."""
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from wallet_project.kernel.api import read_object
+
+
+class ApiViewSet(ViewSet):
+    """Checks in one order: method, body (413, 415, 400), caller (401), rate; then the action begins.
+
+    An action parses the rest (key, fields), makes one call of a service or a selector, and translates its answer.
+    `body` is a POST's JSON object.
+    """
+
+    body: dict[str, Any]
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        if request.method not in self.allowed_methods:
+            self.http_method_not_allowed(request)
+        if request.method == "OPTIONS":
+            return
+        if request.method == "POST":
+            self.body = read_object(request._request)
+        super().initial(request, *args, **kwargs)
+
+    def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]  # DRF's own
+        """Which methods there are, in `Allow`; it takes no credentials to ask."""
+        return Response(status=204)
+
+    @property
+    def allowed_methods(self) -> list[str]:
+        return [*(method.upper() for method in self.action_map), "OPTIONS"]
+
+    @property
+    def default_response_headers(self) -> dict[str, str]:
+        return {"Allow": ", ".join(self.allowed_methods), "Cache-Control": "no-store"}
