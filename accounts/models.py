@@ -124,7 +124,9 @@ class Account(models.Model):
             models.CheckConstraint(name="account_currency_is_code", condition=Q(currency__regex=r"^[A-Z]{3}$")),
             models.CheckConstraint(
                 name="account_shard_numbered",
-                condition=Q(parent=None, shard_no=None) | Q(parent__isnull=False, shard_no__gte=0),
+                # A comparison with null is no refusal, so that a shard has a number is said in so many words.
+                condition=Q(parent=None, shard_no=None)
+                | Q(parent__isnull=False, shard_no__isnull=False, shard_no__gte=0),
             ),
             # Also the way from a parent to its shards.
             models.UniqueConstraint(name="account_shard_unique", fields=["parent", "shard_no"]),

@@ -101,4 +101,5 @@ CONSTRAINTS: dict[str, type[DomainError] | type[LostRace]] = {
     "ledger_entry_not_ahead": ClockAhead,
     "reversal_within_original": ReversalExceedsOriginal,
     "reversal_not_of_reversal": NotReversible,
+    "reversal_same_currency": NotReversible,
 }

@@ -161,7 +161,11 @@ class IdempotencyRecord(models.Model):
 
 
 class ReconciliationRun(models.Model):
-    """One check of the whole book. The nightly run is claimed by inserting the row: once per business date."""
+    """One check of the whole book. The nightly run is claimed by inserting the row: once per business date.
+
+    A run that died or failed is tried again in the same row as its next attempt; the number tells the live worker from
+    one that was taken for dead. Finished runs are final: trigger `reconciliation_run_is_final`.
+    """
 
     class Status(models.TextChoices):
         RUNNING = "RUNNING", "Running"
@@ -172,7 +176,9 @@ class ReconciliationRun(models.Model):
     business_date = models.DateField(null=True, blank=True, unique=True)  # null: run by hand
     status = models.CharField(max_length=8, choices=Status, default=Status.RUNNING, db_default=Status.RUNNING)
     started_at = models.DateTimeField(db_default=TransactionNow())
+    progress_at = models.DateTimeField(db_default=TransactionNow())
     finished_at = models.DateTimeField(null=True, blank=True)
+    attempt = models.IntegerField(default=1, db_default=1)
     transactions_checked = models.BigIntegerField(default=0, db_default=0)
     accounts_checked = models.BigIntegerField(default=0, db_default=0)
 
@@ -183,6 +189,10 @@ class ReconciliationRun(models.Model):
                 name="reconciliation_run_status_known",
                 condition=Q(status__in=["RUNNING", "CLEAN", "FINDINGS", "FAILED"]),
             ),
+            models.CheckConstraint(
+                name="reconciliation_run_finished_when",
+                condition=Q(status="RUNNING", finished_at=None) | ~Q(status="RUNNING") & Q(finished_at__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -190,14 +200,17 @@ class ReconciliationRun(models.Model):
 
 
 class ReconciliationFinding(models.Model):
-    """Something the books should not show: what was expected, what was found, and where."""
+    """Something the books should not show: what was expected, what was found, and where.
+
+    Append-only: trigger `reconciliation_finding_is_kept`.
+    """
 
     class Check(models.TextChoices):
         TRANSACTION_SUM = "TRANSACTION_SUM", "Entries of a transaction do not sum to zero"
         BOOK_SUM = "BOOK_SUM", "All entries of a currency do not sum to zero"
         ACCOUNT_BALANCE = "ACCOUNT_BALANCE", "Balance is not the sum of the account's entries"
-        LAST_BALANCE_AFTER = "LAST_BALANCE_AFTER", "Balance is not the last entry's balance after"
-        GUARD = "GUARD", "A trigger that holds a rule is missing or switched off"
+        BALANCE_AFTER = "BALANCE_AFTER", "Balance after an entry is not the sum up to it"
+        GUARD = "GUARD", "What holds a rule is missing, altered or switched off"
 
     run = models.ForeignKey(ReconciliationRun, on_delete=models.PROTECT, related_name="findings")
     check_name = models.CharField(max_length=32, choices=Check)
@@ -215,4 +228,13 @@ class ReconciliationFinding(models.Model):
         db_table = "reconciliation_finding"
 
     def __str__(self) -> str:
-        return f"finding {self.pk}"
+        parts = [self.get_check_name_display()]
+        if self.account_id is not None:
+            parts.append(f"account {self.account_id}")
+        if self.transaction_id is not None:
+            parts.append(f"transaction {self.transaction_id}")
+        if self.expected is not None:
+            parts.append(f"expected {self.expected}, actual {self.actual} {self.currency}")
+        if self.detail:
+            parts.append(self.detail)
+        return "; ".join(parts)

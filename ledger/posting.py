@@ -33,7 +33,8 @@ from wallet_project.kernel.db import translated
 from wallet_project.kernel.errors import DomainError, TokenInvalid
 from wallet_project.kernel.money import MAX_AMOUNT
 
-CLOCK = "SELECT clock_timestamp()"
+# Should the clock be set back in between, the beginning of the database transaction is as far back as an entry may go.
+CLOCK = "SELECT greatest(clock_timestamp(), transaction_timestamp())"
 INITIATORS = "SELECT id, is_active, password FROM wallet_user WHERE id = ANY(%s)"
 FROZEN = """
     SELECT f.account_id FROM account_freeze f

@@ -34,6 +34,7 @@ class HistoryItem:
 
     entry: LedgerEntry
     counterparty_id: int | None
+    reversal_ids: Sequence[UUID]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +47,17 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movement:
-    """A transaction as the owner of a wallet sees it; an account is None where the outside or the service stands."""
+    """A transaction as the owner of a wallet sees it; an account is None where the outside or the service stands.
+
+    `balance_after` is that of the owner's own wallet right after it, the paying one where both are theirs.
+    """
 
     transaction: JournalTransaction
     amount: int
     currency: str
     from_account_id: int | None
     to_account_id: int | None
-    reversal_ids: Sequence[UUID]
+    balance_after: int
 
 
 def draw_system_shard(*, kind: str, currency: str) -> int:
@@ -103,9 +107,16 @@ def history(
     newest = min((time for time in (account.last_entry_at, after and after.created_at, until) if time), default=None)
     rows = _newest(entries.select_related("transaction"), newest=newest, since=since, count=limit + 1)
     shown = rows[:limit]
-    others = _counterparties(shown)
+    others, reversals = _counterparties(shown), reversals_of(row.transaction_id for row in shown)
     return Page(
-        items=[HistoryItem(entry=row, counterparty_id=others.get(row.transaction_id)) for row in shown],
+        items=[
+            HistoryItem(
+                entry=row,
+                counterparty_id=others.get(row.transaction_id),
+                reversal_ids=reversals.get(row.transaction_id, []),
+            )
+            for row in shown
+        ],
         next=Position(entry_id=shown[-1].pk, created_at=shown[-1].created_at) if len(rows) > limit else None,
     )
 
@@ -146,6 +157,15 @@ def _counterparties(entries: Iterable[LedgerEntry]) -> dict[UUID, int]:
     }
 
 
+def reversals_of(transaction_ids: Iterable[UUID]) -> dict[UUID, list[UUID]]:
+    """The reversals of each of these that was reversed, oldest first."""
+    found: dict[UUID, list[UUID]] = {}
+    reversals = JournalTransaction.objects.filter(reverses_id__in=list(transaction_ids)).order_by("created_at", "pk")
+    for original_id, reversal_id in reversals.values_list("reverses_id", "pk"):
+        found.setdefault(original_id, []).append(reversal_id)
+    return found
+
+
 def balance_at(account_id: int, *, at: datetime) -> int:
     """An account's balance as it stood at a moment, entries of that very moment included."""
     entries = LedgerEntry.objects.filter(account_id=account_id, created_at__lte=at)
@@ -158,9 +178,11 @@ def movement(transaction_id: UUID, *, owner_id: int) -> Movement:
     Raises:
         TransactionNotFound: there is none, or it does not touch any.
     """
-    transaction = JournalTransaction.objects.filter(pk=transaction_id).exclude(type=_HIDDEN).first()
+    found = JournalTransaction.objects.select_related("reversal_budget").filter(pk=transaction_id)
+    transaction = found.exclude(type=_HIDDEN).first()
     legs = _wallet_legs(transaction) if transaction else []
-    if transaction is None or owner_id not in {leg.account.owner_id for leg in legs}:
+    own = sorted((leg for leg in legs if leg.account.owner_id == owner_id), key=lambda leg: leg.amount)
+    if transaction is None or not own:
         raise TransactionNotFound(f"There is no transaction {transaction_id}.")
     debits = [leg for leg in legs if leg.amount < 0]
     credits = [leg for leg in legs if leg.amount > 0]
@@ -170,7 +192,7 @@ def movement(transaction_id: UUID, *, owner_id: int) -> Movement:
         currency=legs[0].account.currency,
         from_account_id=_first_wallet(debits),
         to_account_id=_first_wallet(credits),
-        reversal_ids=list(transaction.reversals.order_by("created_at", "pk").values_list("pk", flat=True)),
+        balance_after=own[0].balance_after,
     )
 
 

@@ -4,6 +4,7 @@ It looks as a superuser with SQL of its own, so that it shares no code and no ri
 """
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,13 @@ COUNTED = [
 ]
 
 
+def value(connection: psycopg.Connection[Any], query: str, parameters: Sequence[Any] = ()) -> Any:
+    """The one value of the one row that a query finds."""
+    (row,) = connection.execute(query, parameters).fetchall()
+    (found,) = row
+    return found
+
+
 def faults(superuser: psycopg.Connection[Any]) -> dict[str, list[Any]]:
     """What is wrong with the books, by kind; empty when they balance."""
     found = {name: superuser.execute(query).fetchall() for name, query in FAULTS.items()}
@@ -106,7 +114,7 @@ def wipe(superuser: psycopg.Connection[Any]) -> None:
 
 
 def snapshot(superuser: psycopg.Connection[Any]) -> dict[str, Any]:
-    """All that a refusal must leave as it was: balances, how many rows stand in each table of the book, and each word."""
+    """All that a refusal must leave as it was: balances, how many rows each table has, and their every word."""
     balances = superuser.execute("SELECT id, balance, status FROM account ORDER BY id").fetchall()
     counts = {
         table: superuser.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # type: ignore[index]

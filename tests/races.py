@@ -196,9 +196,7 @@ def deadlocks(superuser: psycopg.Connection[Any]) -> int:
 
 def others_sessions(superuser: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
     """Sessions of the product on the test database, but for those of this thread: their state and last query."""
-    own = [
-        connections[alias].connection.info.backend_pid for alias in connections if connections[alias].connection
-    ]
+    own = [connections[alias].connection.info.backend_pid for alias in connections if connections[alias].connection]
     return superuser.execute(
         "SELECT pid, state, query FROM pg_stat_activity"
         " WHERE datname = current_database() AND application_name = 'wallet' AND pid <> ALL(%s)",

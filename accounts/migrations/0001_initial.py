@@ -285,7 +285,7 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(
                 condition=models.Q(
                     models.Q(("parent", None), ("shard_no", None)),
-                    models.Q(("parent__isnull", False), ("shard_no__gte", 0)),
+                    models.Q(("parent__isnull", False), ("shard_no__gte", 0), ("shard_no__isnull", False)),
                     _connector="OR",
                 ),
                 name="account_shard_numbered",

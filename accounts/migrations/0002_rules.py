@@ -20,6 +20,7 @@ BEGIN
     RAISE EXCEPTION '% of % refused: %', TG_OP, TG_TABLE_NAME, TG_ARGV[0]
         USING ERRCODE = '23514', CONSTRAINT = TG_ARGV[0], TABLE = TG_TABLE_NAME;
 END $$;
+REVOKE ALL ON FUNCTION refuse_change() FROM PUBLIC;
 
 -- Rule 3: the balance moves only through an entry. The posting trigger of the ledger runs as wallet_book.
 CREATE TRIGGER account_balance_by_entry BEFORE UPDATE ON account FOR EACH ROW
@@ -56,6 +57,7 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
+REVOKE ALL ON FUNCTION account_shard_matches_parent() FROM PUBLIC;
 CREATE TRIGGER account_shard_matches_parent BEFORE INSERT ON account FOR EACH ROW
     WHEN (NEW.parent_id IS NOT NULL) EXECUTE FUNCTION account_shard_matches_parent();
 
@@ -99,12 +101,7 @@ ALTER TABLE account RESET (fillfactor);
 def add_system_user(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     """The inactive user who owns the system accounts and whose password is no password."""
     users = apps.get_model("accounts", "User").objects.using(schema_editor.connection.alias)
-    users.create(username="system", is_active=False, password=make_password(None))
-
-
-def remove_system_user(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
-    users = apps.get_model("accounts", "User").objects.using(schema_editor.connection.alias)
-    users.filter(username="system").delete()
+    users.get_or_create(username="system", defaults={"is_active": False, "password": make_password(None)})
 
 
 class Migration(migrations.Migration):
@@ -112,5 +109,6 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunSQL(RULES, UNDO_RULES),
-        migrations.RunPython(add_system_user, remove_system_user),
+        # There is no way back for the user alone: the system accounts are his.
+        migrations.RunPython(add_system_user, migrations.RunPython.noop),
     ]

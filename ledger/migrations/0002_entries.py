@@ -20,7 +20,8 @@ CREATE TABLE ledger_entry (
     balance_after  bigint      NOT NULL DEFAULT 0,
     created_at     timestamptz NOT NULL DEFAULT CURRENT_TIMESTAMP,
     CONSTRAINT ledger_entry_amount_not_zero CHECK (amount <> 0),
-    PRIMARY KEY (id, created_at)
+    -- Deferrable, so that PostgreSQL refuses ON CONFLICT: a row that DO NOTHING throws away would have moved a balance.
+    PRIMARY KEY (id, created_at) DEFERRABLE INITIALLY IMMEDIATE
 ) PARTITION BY RANGE (created_at);
 
 ALTER SEQUENCE ledger_entry_id_seq OWNED BY ledger_entry.id;
@@ -68,6 +69,9 @@ BEGIN
         RETURN NULL;
     END IF;
     LOCK TABLE public.journal_transaction, public.account IN SHARE ROW EXCLUSIVE MODE;
+    IF to_regclass('ledger_parts.' || part) IS NOT NULL THEN  -- made by another call while this one waited
+        RETURN NULL;
+    END IF;
     EXECUTE format('CREATE TABLE ledger_parts.%I PARTITION OF public.ledger_entry FOR VALUES FROM (%L) TO (%L)',
                    part, first, past);
     PERFORM public.ledger_guard_partition(('ledger_parts.' || part)::regclass);

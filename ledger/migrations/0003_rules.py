@@ -19,6 +19,11 @@ BEGIN
                     WHERE inhrelid = TG_RELID AND inhparent = 'public.ledger_entry'::regclass) THEN
         RAISE EXCEPTION 'only the book posts' USING ERRCODE = '23514', CONSTRAINT = 'ledger_entry_posts';
     END IF;
+    -- An older snapshot would not show a freeze of today.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'entries are posted in READ COMMITTED, not in %', current_setting('transaction_isolation')
+            USING ERRCODE = '23514', CONSTRAINT = 'ledger_entry_read_committed';
+    END IF;
     -- Tests and loads may place entries in the past, oldest first, logged in as the owner.
     IF NEW.created_at < transaction_timestamp() AND session_user <>
            (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'public.ledger_entry'::regclass) THEN
@@ -101,11 +106,24 @@ BEGIN
         RAISE EXCEPTION 'an entry and its journal row carry one created_at'
             USING ERRCODE = '23514', CONSTRAINT = 'ledger_entry_same_time';
     ELSIF books.reverses THEN
+        -- A budget counts one currency; đồng must not make room for dollars.
+        SELECT o.id INTO culprit
+          FROM new_entries n
+          JOIN public.account back ON back.id = n.account_id
+          JOIN public.journal_transaction j ON j.id = n.transaction_id
+          JOIN public.journal_transaction o ON o.id = j.reverses_id
+          JOIN public.ledger_entry e ON e.transaction_id = o.id AND e.created_at = o.created_at
+          JOIN public.account went ON went.id = e.account_id
+         WHERE back.currency <> went.currency LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'transaction % moved another currency', culprit.id
+                USING ERRCODE = '23514', CONSTRAINT = 'reversal_same_currency';
+        END IF;
         -- The CHECK reversal_within_original decides; the conflicting row's lock serialises.
         INSERT INTO public.reversal_budget AS budget (transaction_id, original, reversed)
         SELECT o.id,
-               (SELECT sum(e.amount) FROM public.ledger_entry e
-                 WHERE e.transaction_id = o.id AND e.created_at = o.created_at AND e.amount > 0),
+               coalesce((SELECT sum(e.amount) FROM public.ledger_entry e
+                          WHERE e.transaction_id = o.id AND e.created_at = o.created_at AND e.amount > 0), 0),
                sum(n.amount)
           FROM new_entries n
           JOIN public.journal_transaction j ON j.id = n.transaction_id
@@ -193,12 +211,13 @@ REVOKE ALL ON FUNCTION journal_has_entries() FROM PUBLIC;
 CREATE CONSTRAINT TRIGGER journal_has_entries AFTER INSERT ON journal_transaction
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION journal_has_entries();
 
--- Rule 6: a reversal is not reversed, and only the posting writes budgets.
+-- Rule 6: a reversal is not reversed, and only the posting writes budgets. The original must be there already: a row
+-- that comes after its own reversal, or reverses itself, could be a reversal unseen.
 CREATE FUNCTION reversal_not_of_reversal() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF EXISTS (SELECT FROM public.journal_transaction WHERE id = NEW.reverses_id AND reverses_id IS NOT NULL) THEN
-        RAISE EXCEPTION 'transaction % is a reversal itself', NEW.reverses_id
+    IF NOT EXISTS (SELECT FROM public.journal_transaction WHERE id = NEW.reverses_id AND reverses_id IS NULL) THEN
+        RAISE EXCEPTION 'transaction % is a reversal itself, or not there', NEW.reverses_id
             USING ERRCODE = '23514', CONSTRAINT = 'reversal_not_of_reversal';
     END IF;
     RETURN NEW;
@@ -228,14 +247,21 @@ ALTER TABLE journal_transaction DROP COLUMN xact;
 """
 
 PARTITIONS = """
-SELECT ledger_guard_partition('ledger_parts.entry_default');
+SELECT ledger_guard_partition(inhrelid) FROM pg_inherits WHERE inhparent = 'ledger_entry'::regclass;
 SELECT ledger_add_partition((date_trunc('month', now()) + n * interval '1 month')::date)
   FROM generate_series(0, 3) AS n;
 """
 
 UNDO_PARTITIONS = """
-DROP TRIGGER ledger_entry_balanced ON ledger_parts.entry_default;
-DROP TRIGGER ledger_entry_is_not_truncated ON ledger_parts.entry_default;
+DO $$
+DECLARE
+    part regclass;
+BEGIN
+    FOR part IN SELECT inhrelid FROM pg_inherits WHERE inhparent = 'ledger_entry'::regclass LOOP
+        EXECUTE format('DROP TRIGGER ledger_entry_balanced ON %s', part);
+        EXECUTE format('DROP TRIGGER ledger_entry_is_not_truncated ON %s', part);
+    END LOOP;
+END $$;
 """
 
 

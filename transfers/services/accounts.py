@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from accounts.models import Account, AccountQuerySet
 from accounts.selectors import confirm_caller
 from accounts.services import Caller, close_wallet, open_wallet
 from ledger.commands import fingerprint_of
 from ledger.keys import find_key, record_key
 from transfers.selectors import account_body
-from wallet_project.kernel.db import run_in_transaction
+from wallet_project.kernel.db import lock_rows, run_in_transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +50,27 @@ def close_account(*, caller: Caller, key: str, account_id: int) -> Answer:
         return account_body(close_wallet(account_id=account_id, owner_id=caller.user_id))
 
     fingerprint = fingerprint_of(f"close_account:{account_id}", {})
-    return _once(caller=caller, key=key, fingerprint=fingerprint, status=200, work=work)
+    wallet = Account.objects.owned_by(caller.user_id).filter(pk=account_id)
+    return _once(caller=caller, key=key, fingerprint=fingerprint, status=200, work=work, locked=wallet)
 
 
-def _once(*, caller: Caller, key: str, fingerprint: bytes, status: int, work: Callable[[], dict[str, Any]]) -> Answer:
-    """Do the work once per key: its answer is written with it, and a retry gets that answer again."""
+def _once(
+    *,
+    caller: Caller,
+    key: str,
+    fingerprint: bytes,
+    status: int,
+    work: Callable[[], dict[str, Any]],
+    locked: AccountQuerySet | None = None,
+) -> Answer:
+    """Do the work once per key: its answer is written with it, and a retry gets that answer again.
+
+    What the work locks is locked before the key is looked up: who waited for the same command finds what it left.
+    """
 
     def attempt() -> Answer:
+        if locked is not None:
+            lock_rows(locked.all())
         confirm_caller(caller)
         known = find_key(initiator_id=caller.user_id, key=key)
         if known is not None:

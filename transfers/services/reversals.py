@@ -1,5 +1,7 @@
 """Reversals: what a member of staff takes back, through the API or the admin."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from accounts.models import Account
@@ -12,7 +14,7 @@ from ledger.models import JournalTransaction
 from ledger.reversals import Original, find_original
 from ledger.services import post
 from wallet_project.kernel.db import lock_rows, run_in_transaction
-from wallet_project.kernel.errors import IllegalState
+from wallet_project.kernel.errors import DomainError, IllegalState
 
 
 def reverse(
@@ -79,3 +81,36 @@ def _command(caller: Caller, key: str, fingerprint: bytes, reason: str, original
         reference=reason,
         reverses_id=original.transaction_id,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """One of several reversals that a member of staff has confirmed; as the arguments of `reverse`."""
+
+    key: str
+    transaction_id: UUID
+    amount: int
+    shown_left: int
+
+
+def reverse_each(*, caller: Caller, reason: str, wishes: Sequence[Wish]) -> list[Posted | DomainError]:
+    """Reverse several transactions, each in a transaction of its own: one that is refused does not stop the others.
+
+    Returns:
+        For each wish, in order, the reversal or the refusal.
+    """
+    return [_reversal_or_refusal(caller=caller, reason=reason, wish=wish) for wish in wishes]
+
+
+def _reversal_or_refusal(*, caller: Caller, reason: str, wish: Wish) -> Posted | DomainError:
+    try:
+        return reverse(
+            caller=caller,
+            key=wish.key,
+            transaction_id=wish.transaction_id,
+            reason=reason,
+            amount=wish.amount,
+            shown_left=wish.shown_left,
+        )
+    except DomainError as refusal:
+        return refusal

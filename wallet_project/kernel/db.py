@@ -46,18 +46,22 @@ def demand_transaction() -> None:
         raise transaction.TransactionManagementError("This needs an open transaction; the use case opens it.")
 
 
-def lock_rows(queryset: models.QuerySet[M]) -> list[M]:
+def lock_rows(queryset: models.QuerySet[M], *, skip_locked: bool = False, limit: int | None = None) -> list[M]:
     """Lock the rows of a queryset in primary-key order and return them as they are now.
 
     The only place in the code base that takes row locks. NO KEY UPDATE, so that inserts which refer to the rows do
     not wait; sorted, so that two callers can never wait for each other; evaluated at once, so that the lock is real.
+
+    Args:
+        skip_locked: leave out rows that somebody else has locked, rather than wait for them.
+        limit: lock the first so many.
 
     Raises:
         TransactionManagementError: no transaction is open.
         OperationalError: the role's lock_timeout passed (55P03); answered with 503.
     """
     demand_transaction()
-    return list(queryset.select_for_update(no_key=True).order_by("pk"))
+    return list(queryset.select_for_update(no_key=True, skip_locked=skip_locked).order_by("pk")[:limit])
 
 
 def run_in_transaction(work: Callable[[], T]) -> T:
