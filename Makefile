@@ -1,7 +1,7 @@
 # All commands of this project; `make` alone explains them.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format psql soak reset
+.PHONY: help run test check format psql soak openapi kafka kafka-jars reset
 
 BIN := .venv/bin
 DEV := $(BIN)/python -m wallet_project.dev
@@ -45,6 +45,15 @@ psql: $(INSTALLED) ## psql in the database of the running `make run`; ARGS go to
 
 soak: $(INSTALLED) ## the races and the chaos alone, with all their rounds
 	@exec $(DEV) soak $(ARGS)
+
+kafka: $(INSTALLED) ## Apache Kafka itself (Java 17, Maven) until Ctrl-C; its jars are what some tests need
+	@exec $(DEV) kafka
+
+kafka-jars: $(INSTALLED)
+	@exec $(DEV) kafka-jars
+
+openapi: $(INSTALLED) ## write docs/openapi.yaml anew, from the code
+	WALLET_ENV=development $(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
 reset: $(INSTALLED) ## forget all data of `make run`
 	@exec $(DEV) reset

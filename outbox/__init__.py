@@ -1,4 +1,6 @@
-"""Events on their way out: the table in which a transfer's own transaction leaves its event.
+"""Events on their way out, and in at those who consume them.
 
-Others may import `outbox.models` and `outbox.services`. It knows nothing of money.
+The table in which a transfer's own transaction leaves its event, the relay that publishes it to Kafka, alerts, and the
+kit for consumers. Others may import `outbox.models`, `outbox.services`, `outbox.selectors`, `outbox.alerts`,
+`outbox.consumer` and `outbox.stopping`. It knows nothing of money.
 """

@@ -4,7 +4,7 @@
 """
 
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from environs import Env, validate
 
@@ -49,6 +49,16 @@ class Environ:
     kafka_bootstrap_servers: str = field(
         default_factory=lambda: _text("KAFKA_BOOTSTRAP_SERVERS", outside_production="127.0.0.1:9092")
     )
+    kafka_options: dict[str, Any] = field(default_factory=lambda: _env.json("KAFKA_OPTIONS", {}))
+    event_source: str = field(default_factory=lambda: _env.str("EVENT_SOURCE", "/wallet"))
+    outbox_relay_seconds: float = field(default_factory=lambda: _env.float("OUTBOX_RELAY_SECONDS", 0.2))
+    outbox_retention_days: int = field(
+        default_factory=lambda: _env.int("OUTBOX_RETENTION_DAYS", 7, validate=validate.Range(min=1))
+    )
+    outbox_lag_alert_seconds: int = field(default_factory=lambda: _env.int("OUTBOX_LAG_ALERT_SECONDS", 60))
+    inbox_retention_days: int = field(
+        default_factory=lambda: _env.int("INBOX_RETENTION_DAYS", 30, validate=validate.Range(min=1))
+    )
     allowed_hosts: list[str] = field(
         default_factory=lambda: _env.list("ALLOWED_HOSTS", ["127.0.0.1", "localhost"], subcast=str)
     )
@@ -63,5 +73,6 @@ class Environ:
     sign_ins_per_address: int = field(default_factory=lambda: _env.int("SIGN_INS_PER_ADDRESS", 60))
     sign_ups_per_address: int = field(default_factory=lambda: _env.int("SIGN_UPS_PER_ADDRESS", 20))
     failed_sign_ins_per_name: int = field(default_factory=lambda: _env.int("FAILED_SIGN_INS_PER_NAME", 5))
+    payee_lookups_per_user: int = field(default_factory=lambda: _env.int("PAYEE_LOOKUPS_PER_USER", 30))
     trusted_proxy_hops: int = field(default_factory=lambda: _env.int("TRUSTED_PROXY_HOPS", 0))
     log_level: str = field(default_factory=lambda: _env.str("LOG_LEVEL", "INFO"))

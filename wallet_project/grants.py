@@ -25,7 +25,11 @@ TABLES: dict[str, str] = {
     "ledger_entry": APPEND,
     "reversal_budget": READ,
     "idempotency_record": APPEND,
-    "outbox_event": APPEND,
+    "outbox_event": ("SELECT, INSERT, DELETE, UPDATE (published, published_at, attempts, last_error, parked)"),
+    "outbox_relay": "SELECT, UPDATE",
+    "inbox_message": "SELECT, INSERT, DELETE",
+    "inbox_parked_message": "SELECT, INSERT, UPDATE (resolved_at, error)",
+    "notification": APPEND,
     "reconciliation_run": EDIT,
     "reconciliation_finding": APPEND,
     # Users and the admin

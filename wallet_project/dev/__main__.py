@@ -1,10 +1,10 @@
-"""The commands: `python -m wallet_project.dev run | test | soak | psql | reset`; the Makefile calls them."""
+"""The commands: `python -m wallet_project.dev run | test | soak | psql | kafka | kafka-jars | reset`"""
 
 import os
 import sys
 from collections.abc import Sequence
 
-from wallet_project.dev import root, run, servers, stack, suite
+from wallet_project.dev import kafka, root, run, servers, stack, suite
 from wallet_project.dev.processes import DevError
 
 
@@ -21,6 +21,10 @@ def main(arguments: Sequence[str]) -> int:
                 return suite.soak(rest)
             case ["psql", *rest]:
                 return psql(rest)
+            case ["kafka"]:
+                return kafka.run()
+            case ["kafka-jars"]:
+                return kafka.fetch()
             case ["reset"]:
                 return reset()
     except DevError as error:
