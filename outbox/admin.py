@@ -41,7 +41,7 @@ class OutboxEventAdmin(ReadOnlyAdmin):
     list_filter = (StateFilter,)
     search_help_text = "An event's number or its event id."
     ordering = ("-id",)
-    actions = ("retry",)  # type: ignore[assignment]  # The base has none.
+    actions = ("retry",)
     fields = (
         *("id", "event_id", "topic", "key", "payload_text", "at"),
         *("state", "published_moment", "attempts", "last_error"),

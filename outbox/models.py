@@ -128,7 +128,7 @@ class ParkedMessage(models.Model):
     offset = models.BigIntegerField()
     key = models.BinaryField(null=True)
     value = models.BinaryField(null=True)
-    headers = models.JSONField(default=dict)
+    headers = models.JSONField()
     error = models.TextField()
     parked_at = models.DateTimeField(db_default=TransactionNow())
     resolved_at = models.DateTimeField(null=True, blank=True)  # when a later attempt went well

@@ -6,7 +6,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from environs import Env, validate
+from environs import Env, ValidationError, validate
 
 Environment = Literal["production", "development", "test"]
 
@@ -23,6 +23,12 @@ def _text(name: str, *, outside_production: str) -> str:
     if _environment() == "production":
         return _env.str(name)
     return _env.str(name, outside_production)
+
+
+def _an_object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValidationError("not a JSON object")
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +55,9 @@ class Environ:
     kafka_bootstrap_servers: str = field(
         default_factory=lambda: _text("KAFKA_BOOTSTRAP_SERVERS", outside_production="127.0.0.1:9092")
     )
-    kafka_options: dict[str, Any] = field(default_factory=lambda: _env.json("KAFKA_OPTIONS", {}))
+    kafka_options: dict[str, Any] = field(
+        default_factory=lambda: _an_object(_env.json("KAFKA_OPTIONS", {}, validate=_an_object))
+    )
     event_source: str = field(default_factory=lambda: _env.str("EVENT_SOURCE", "/wallet"))
     outbox_relay_seconds: float = field(default_factory=lambda: _env.float("OUTBOX_RELAY_SECONDS", 0.2))
     outbox_retention_days: int = field(

@@ -12,12 +12,14 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 VIEWED = {
     "accounts": ["user", "account", "freeze"],
     "ledger": ["journal transaction", "ledger entry", "reconciliation run", "reconciliation finding"],
-    "outbox": ["outbox event"],
+    "outbox": ["outbox event", "parked message"],
+    "transfers": ["notification"],
 }
 # What finance does, by the permissions that the models name.
 DONE_BY_FINANCE = [
     ("accounts", "account", "freeze_account", "Can freeze and thaw accounts"),
     ("ledger", "journaltransaction", "reverse_journaltransaction", "Can reverse transactions"),
+    ("outbox", "outboxevent", "retry_outboxevent", "Can send parked events again"),
 ]
 GROUPS = ["Support", "Finance"]
 

@@ -84,7 +84,7 @@ class Migration(migrations.Migration):
                 ("offset", models.BigIntegerField()),
                 ("key", models.BinaryField(null=True)),
                 ("value", models.BinaryField(null=True)),
-                ("headers", models.JSONField(default=dict)),
+                ("headers", models.JSONField()),
                 ("error", models.TextField()),
                 ("parked_at", models.DateTimeField(db_default=django.contrib.postgres.functions.TransactionNow())),
                 ("resolved_at", models.DateTimeField(blank=True, null=True)),

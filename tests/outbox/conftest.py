@@ -22,7 +22,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if needy:
         config.hook.pytest_deselected(items=needy)
         items[:] = [item for item in items if item not in needy]
-        print(f"\n{len(needy)} tests need Apache Kafka and are left out: this machine lacks {lacking}")
+        terminal = config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            terminal.write_line(f"{len(needy)} tests that need Apache Kafka are left out: this machine lacks {lacking}")
 
 
 @pytest.fixture
