@@ -154,8 +154,9 @@ def _check_money(command: Command, book: Book) -> None:
         raise CurrencyMismatch("The accounts' currencies differ.")
     for leg in command.legs:
         account = book.accounts[leg.account_id]
-        if leg.amount < 0 and not account.allow_negative and book.balances[account.pk] + leg.amount < 0:
-            raise InsufficientFunds(f"Account {leg.account_id} does not hold the amount.")
+        missing = -leg.amount - book.balances[account.pk]
+        if leg.amount < 0 and not account.allow_negative and missing > 0:
+            raise InsufficientFunds(f"Account {leg.account_id} is {missing} short of the amount.")
     for leg in command.legs:
         account = book.accounts[leg.account_id]
         if account.kind == Account.Kind.WALLET and book.balances[account.pk] + leg.amount > MAX_AMOUNT:

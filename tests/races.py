@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import psycopg
@@ -19,6 +20,7 @@ from django.db import DatabaseError, IntegrityError, connection, connections
 from django.utils.module_loading import import_string
 
 from ledger.commands import Posted
+from tests.books import value
 from tests.conftest import database_url, wait_until
 from wallet_project.kernel.db import sqlstate, violated_constraint
 from wallet_project.kernel.errors import DomainError
@@ -147,13 +149,8 @@ def be_one_of_the_crew() -> None:
 def wait_for_lock(superuser: psycopg.Connection[Any], *, waiters: int = 1) -> None:
     """Until so many sessions on the test database wait for a row, table or transaction lock."""
 
-    def waiting() -> bool:
-        row = superuser.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        ).fetchone()
-        return row is not None and row[0] >= waiters
-
-    wait_until(waiting, seconds=PATIENCE)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    wait_until(lambda: value(superuser, waiting) >= waiters, seconds=PATIENCE)
 
 
 @contextlib.contextmanager
@@ -185,20 +182,35 @@ def meanwhile(deed: Callable[[], T]) -> Iterator[Callable[[], T]]:
         thread.join(PATIENCE)
 
 
-def deadlocks(superuser: psycopg.Connection[Any]) -> int:
-    """How many deadlocks the test database has counted so far; complete once the racers' sessions are gone."""
-    wait_until(lambda: others_sessions(superuser) == [], seconds=PATIENCE)
+@contextlib.contextmanager
+def watched(superuser: psycopg.Connection[Any]) -> Iterator[Callable[[], int]]:
+    """Calling what is yielded waits for the end of all sessions that began in the block, then counts its deadlocks.
+
+    A session reports the deadlocks it saw at its end, at the latest.
+    """
+    since = value(superuser, "SELECT clock_timestamp()")
+    before = _deadlocks(superuser)
+
+    def count() -> int:
+        wait_until(lambda: _sessions_since(superuser, since) == 0, seconds=PATIENCE)
+        return _deadlocks(superuser) - before
+
+    yield count
+
+
+def _deadlocks(superuser: psycopg.Connection[Any]) -> int:
     superuser.execute("SELECT pg_stat_clear_snapshot()")
-    row = superuser.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(value(superuser, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
 
 
-def others_sessions(superuser: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
-    """Sessions of the product on the test database, but for those of this thread: their state and last query."""
+def _sessions_since(superuser: psycopg.Connection[Any], since: datetime) -> int:
+    """Sessions of the product on the test database, but for those of this thread. A server's are older."""
     own = [connections[alias].connection.info.backend_pid for alias in connections if connections[alias].connection]
-    return superuser.execute(
-        "SELECT pid, state, query FROM pg_stat_activity"
-        " WHERE datname = current_database() AND application_name = 'wallet' AND pid <> ALL(%s)",
-        [own],
-    ).fetchall()
+    return int(
+        value(
+            superuser,
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = 'wallet' AND backend_start >= %s AND pid <> ALL(%s)",
+            [since, own],
+        )
+    )

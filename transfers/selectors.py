@@ -8,7 +8,7 @@ from accounts.errors import AccountNotFound
 from accounts.models import Account
 from ledger.errors import TransactionNotFound
 from ledger.keys import find_key
-from ledger.selectors import HistoryItem, Position, balance_at, history, movement
+from ledger.selectors import HistoryItem, Movement, Position, balance_at, history, movement, reversals_of
 from wallet_project.kernel import clock
 from wallet_project.kernel.errors import FieldError, InvalidCursor, InvalidRequest
 from wallet_project.kernel.query import decode_cursor, encode_cursor, page
@@ -129,7 +129,7 @@ def _cursor(position: Position | None, *, of: str) -> str | None:
 
 def _history_item(item: HistoryItem) -> dict[str, Any]:
     entry = item.entry
-    return {
+    body: dict[str, Any] = {
         "entryId": entry.pk,
         "transactionId": str(entry.transaction_id),
         "type": entry.transaction.type,
@@ -139,6 +139,29 @@ def _history_item(item: HistoryItem) -> dict[str, Any]:
         "reference": entry.transaction.reference or None,
         "createdAt": clock.rfc3339(entry.created_at),
     }
+    if entry.transaction.reverses_id is not None:
+        body["reversesTransactionId"] = str(entry.transaction.reverses_id)
+    if item.reversal_ids:
+        body["reversalTransactionIds"] = [str(id_) for id_ in item.reversal_ids]
+    return body
+
+
+def payee_body(*, username: str, currency: str) -> dict[str, Any]:
+    """Whom a user of this name would be paid through: their first open wallet in a currency.
+
+    Raises:
+        AccountNotFound: there is no such user, or no such wallet of theirs.
+    """
+    open_wallets = Account.objects.wallets().filter(status=Account.Status.ACTIVE, currency=currency)
+    payee = open_wallets.filter(owner__username=username, owner__is_active=True).order_by("pk").first()
+    if payee is None:
+        raise AccountNotFound("There is nobody of that name with an open wallet in that currency.")
+    return {"accountId": payee.pk, "name": masked(username)}
+
+
+def masked(name: str) -> str:
+    """A name that only who knows it already recognises: its first and last letter."""
+    return f"{name[0]}••{name[-1]}"
 
 
 def transfer_body(transaction_id: UUID, *, owner_id: int) -> dict[str, Any]:
@@ -148,6 +171,27 @@ def transfer_body(transaction_id: UUID, *, owner_id: int) -> dict[str, Any]:
         TransactionNotFound: there is none, or it touches none of them.
     """
     moved = movement(transaction_id, owner_id=owner_id)
+    budget = getattr(moved.transaction, "reversal_budget", None)
+    reversals = reversals_of([transaction_id]).get(transaction_id, [])
+    return {
+        **_movement_body(moved),
+        "reversalTransactionIds": [str(id_) for id_ in reversals],
+        "reversedAmount": budget.reversed if budget else 0,
+    }
+
+
+def representation_body(transaction_id: UUID, *, owner_id: int) -> dict[str, Any]:
+    """A transfer as it was when it was made, with the payer's balance right after it: a replay tells the very same.
+
+    Raises:
+        TransactionNotFound: there is none, or it touches none of the owner's wallets.
+    """
+    moved = movement(transaction_id, owner_id=owner_id)
+    nothing_yet: dict[str, Any] = {"reversalTransactionIds": [], "reversedAmount": 0}
+    return {**_movement_body(moved), **nothing_yet, "balanceAfter": moved.balance_after}
+
+
+def _movement_body(moved: Movement) -> dict[str, Any]:
     transaction = moved.transaction
     return {
         **posted_body(transaction.pk),
@@ -160,7 +204,6 @@ def transfer_body(transaction_id: UUID, *, owner_id: int) -> dict[str, Any]:
         "metadata": transaction.metadata,
         "createdAt": clock.rfc3339(transaction.created_at),
         "reversesTransactionId": str(transaction.reverses_id) if transaction.reverses_id else None,
-        "reversalTransactionIds": [str(id_) for id_ in moved.reversal_ids],
     }
 
 

@@ -55,18 +55,8 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> HttpResponse |
 
 def problem(error: DomainError, request: HttpRequest) -> HttpResponse:
     """A refusal as an answer."""
-    status = status_of(error)
-    body = {
-        "type": f"{settings.DOCS_URL}/errors/{error.code.replace('_', '-')}",
-        "title": error.title,
-        "status": status,
-        "code": error.code,
-        "detail": error.detail,
-        "instance": request.path,
-        "requestId": request_id(request),
-        "retry": error.retry,
-        "errors": [{"field": fault.field, "code": fault.code, "detail": fault.detail} for fault in error.fields],
-    }
+    body = problem_body(error, instance=request.path, request_id=request_id(request))
+    status: int = body["status"]
     response = HttpResponse(strict_json.dumps(body), status=status, content_type="application/problem+json")
     if error.retry_after is not None:
         response["Retry-After"] = str(error.retry_after)
@@ -74,6 +64,26 @@ def problem(error: DomainError, request: HttpRequest) -> HttpResponse:
         parameters = ', error="invalid_token"' if isinstance(error, errors.TokenInvalid) else ""
         response["WWW-Authenticate"] = f'Bearer realm="wallet"{parameters}'
     return response
+
+
+def problem_body(error: DomainError, *, instance: str, request_id: str) -> dict[str, Any]:
+    """A refusal as RFC 9457 has it, and what the API adds.
+
+    Args:
+        instance: the path that was asked.
+        request_id: the request's id.
+    """
+    return {
+        "type": f"{settings.DOCS_URL}/errors/{error.code.replace('_', '-')}",
+        "title": error.title,
+        "status": status_of(error),
+        "code": error.code,
+        "detail": error.detail,
+        "instance": instance,
+        "requestId": request_id,
+        "retry": error.retry,
+        "errors": [{"field": fault.field, "code": fault.code, "detail": fault.detail} for fault in error.fields],
+    }
 
 
 def status_of(error: DomainError) -> int:

@@ -23,13 +23,15 @@ APPEND_SLASH = False
 
 INSTALLED_APPS = [
     "wallet_project",  # First, so that its `migrate` command stands before Django's.
-    "django.contrib.admin",
+    "wallet_project.back_office.BackOfficeConfig",  # django.contrib.admin
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",  # Swagger UI's own files
     "accounts",
     "outbox",
     "ledger",
@@ -69,10 +71,10 @@ TEMPLATES = [
 
 def _database(url: str) -> dict[str, Any]:
     # Transactions are opened by the use cases alone, so ATOMIC_REQUESTS stays off; timeouts are set on the roles.
-    return {
-        **dj_database_url.parse(url, conn_max_age=60),
-        "OPTIONS": {"connect_timeout": 2, "application_name": "wallet"},
-    }
+    # The URL may carry options of libpq, such as sslmode.
+    database: dict[str, Any] = {**dj_database_url.parse(url, conn_max_age=60)}
+    database["OPTIONS"] = {"connect_timeout": 2, "application_name": "wallet", **database.get("OPTIONS", {})}
+    return database
 
 
 DATABASES = {"default": _database(ENV.database_url)}
@@ -89,6 +91,9 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
+if ENV.environment == "test":
+    # As Django's documentation advises: a good hasher is slow on purpose, and the suite signs in thousands of times.
+    PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 SIMPLE_JWT = {
     "ACCESS_TOKEN_LIFETIME": timedelta(seconds=ENV.access_token_seconds),
     "REFRESH_TOKEN_LIFETIME": timedelta(seconds=ENV.refresh_token_seconds),
@@ -98,6 +103,7 @@ JWT_SIGNING_KEYS = ENV.jwt_signing_keys or [ENV.secret_key]  # the first signs, 
 SIGN_INS_PER_ADDRESS = ENV.sign_ins_per_address  # per minute
 SIGN_UPS_PER_ADDRESS = ENV.sign_ups_per_address  # per minute
 FAILED_SIGN_INS_PER_NAME = ENV.failed_sign_ins_per_name  # per minute
+PAYEE_LOOKUPS_PER_USER = ENV.payee_lookups_per_user  # per minute
 TRUSTED_PROXY_HOPS = ENV.trusted_proxy_hops
 
 # --- The API -------------------------------------------------------------------------------------------------------
@@ -110,6 +116,15 @@ REST_FRAMEWORK = {
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "wallet_project.kernel.api.AlwaysJSON",
     "EXCEPTION_HANDLER": "wallet_project.exception_handler.exception_handler",
     "UNAUTHENTICATED_USER": None,
+    "DEFAULT_SCHEMA_CLASS": "wallet_project.openapi.WalletSchema",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Wallet",
+    "VERSION": "0.1.0",
+    "OAS_VERSION": "3.1.0",
+    "DEFAULT_GENERATOR_CLASS": "wallet_project.openapi.WalletGenerator",
+    "COMPONENT_SPLIT_REQUEST": True,  # `TransferRequest` is what is sent, `Transfer` what is shown.
+    "POSTPROCESSING_HOOKS": [],
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024  # bytes; API.md: larger bodies are 413
 DOCS_URL = ENV.docs_url
@@ -155,17 +170,32 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 10.0,
         "options": {"expires": 10},
     },
+    # A tick that was not taken within a second is dropped, so that no queue of them builds up behind a long run.
+    "relay-outbox": {"task": "outbox.tasks.relay", "schedule": ENV.outbox_relay_seconds, "options": {"expires": 1}},
+    "watch-outbox": {"task": "outbox.tasks.watch", "schedule": 15.0, "options": {"expires": 15}},
+    "purge-outbox": {"task": "outbox.tasks.purge", "schedule": crontab(minute="*/10")},
     "add-partitions": {"task": "ledger.tasks.add_partitions", "schedule": crontab(minute="17")},
     # Hourly though the run is nightly: a run is claimed once per business date, so a missed night is caught up.
     "reconcile": {"task": "ledger.tasks.reconcile_business_date", "schedule": crontab(minute="7")},
 }
 
+CELERY_TASK_ROUTES = {"outbox.tasks.relay": {"queue": "outbox"}}  # a worker of its own: nothing holds up the events
+
+# --- Events: the outbox and Kafka (docs/events.md) -------------------------------------------------------------------
+
 KAFKA_BOOTSTRAP_SERVERS = ENV.kafka_bootstrap_servers
+KAFKA_CLIENT = {"bootstrap.servers": KAFKA_BOOTSTRAP_SERVERS, **ENV.kafka_options}
+EVENT_SOURCE = ENV.event_source
+OUTBOX_RELAY_SECONDS = ENV.outbox_relay_seconds
+OUTBOX_BATCH_SIZE = 1000  # events in one transaction of the relay
+OUTBOX_RETENTION_DAYS = ENV.outbox_retention_days
+OUTBOX_LAG_ALERT_SECONDS = ENV.outbox_lag_alert_seconds
+INBOX_RETENTION_DAYS = ENV.inbox_retention_days
 
 # --- Files, cookies, transport -------------------------------------------------------------------------------------
 
 STATIC_URL = "static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
+STATIC_ROOT = BASE_DIR / "staticfiles" if PRODUCTION else None
 WHITENOISE_USE_FINDERS = not PRODUCTION  # production runs collectstatic
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
 SESSION_COOKIE_AGE = 8 * 3600  # seconds: a working day

@@ -7,8 +7,16 @@ from wallet_project.kernel.fields import StrictSerializer, TextField, normalized
 
 
 class SignUpSerializer(StrictSerializer):
-    username = TextField(min_length=3, max_length=64, validators=[UnicodeUsernameValidator(), normalized])
-    password = TextField(max_length=128)  # how short it may be, Django's password validators say
+    username = TextField(
+        min_length=3,
+        max_length=64,
+        validators=[UnicodeUsernameValidator(), normalized],
+        help_text="Letters and digits of any script, and `@ . + - _`, in Unicode's normal form NFKC.",
+    )
+    password = TextField(
+        max_length=128,  # how short it may be, Django's password validators say
+        help_text="At least 8 characters; not one of the common ones, nor like the username.",
+    )
 
 
 class SignInSerializer(StrictSerializer):
@@ -16,8 +24,8 @@ class SignInSerializer(StrictSerializer):
 
     username = TextField()
     password = TextField()
-    otp = TextField(required=False)
+    otp = TextField(required=False, help_text="The second factor of staff; nobody else sends one.")
 
 
 class RefreshSerializer(StrictSerializer):
-    refresh = TextField(source="token", max_length=LONGEST_TOKEN)
+    refresh = TextField(source="token", max_length=LONGEST_TOKEN, help_text="The newest refresh token.")

@@ -1,5 +1,9 @@
-"""Fixtures of the API's tests: phones that speak real HTTP to the product's own web server, and a past."""
+"""Fixtures of the API's tests: phones that speak real HTTP to the product's own web server, and a past.
 
+Every answer that a phone gets is held against the OpenAPI document.
+"""
+
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -7,15 +11,19 @@ import httpx
 import psycopg
 import pytest
 
+from tests.api.contract import must_be_as_documented
 from tests.api.past import Past
 from tests.api.phone import Phones
+
+os.environ.setdefault("PAYEE_LOOKUPS_PER_USER", "100000")  # of services; who tests the limit says a smaller one
 
 
 @pytest.fixture(scope="session")
 def http(service: str) -> Iterator[httpx.Client]:
     """One client for all tests, with as many connections as the widest race has threads."""
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=20)
-    with httpx.Client(base_url=service, timeout=30, limits=limits) as client:
+    hooks = {"response": [must_be_as_documented]}
+    with httpx.Client(base_url=service, timeout=30, limits=limits, event_hooks=hooks) as client:
         yield client
 
 

@@ -9,6 +9,7 @@ from threading import Barrier
 from typing import Any, TypeVar
 
 import httpx
+from django.contrib.auth.models import Permission
 
 from accounts.models import User
 from accounts.services import stamp_of
@@ -97,6 +98,15 @@ class Call:
         if self.method == "GET":
             return phone.get(self.path)
         return phone.post(self.path, self.body)
+
+
+def may_reverse(person: Person) -> Person:
+    """Make somebody a member of staff with the right to reverse."""
+    person.user.is_staff = True
+    person.user.save(update_fields=["is_staff"])
+    right = Permission.objects.get(content_type__app_label="ledger", codename="reverse_journaltransaction")
+    person.user.user_permissions.add(right)
+    return person
 
 
 def transfer_body(payer: Person, payee: Person, amount: Any, **more: Any) -> dict[str, Any]:

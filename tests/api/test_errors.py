@@ -174,3 +174,15 @@ def test_each_code_is_documented() -> None:
     expected = {(str(status_of(class_())), class_.code, class_.retry.value) for class_ in classes_with_codes()}
     assert len(rows) == len(set(rows))
     assert set(rows) == expected
+
+
+def test_each_code_says_what_the_contract_says_of_trying_again() -> None:
+    """The codes that may be tried again with the same key, as promised; so a new class cannot change its mind."""
+    again = {
+        *("not_authenticated", "token_invalid", "rate_limited", "internal_error", "unavailable"),
+        *("insufficient_funds", "account_frozen", "balance_limit_exceeded"),
+    }
+    said = {class_.code: class_.retry.value for class_ in classes_with_codes()}
+    assert {code for code, retry in said.items() if retry == "same_key"} == again
+    assert {code for code, retry in said.items() if retry == "new_key"} == {"idempotency_key_reused"}
+    assert set(said.values()) == {"same_key", "new_key", "never"}

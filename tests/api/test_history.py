@@ -1,5 +1,6 @@
 """History: one item per transaction and wallet, newest first, each once, in half-open periods, over many months."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
 from typing import Any
@@ -10,6 +11,7 @@ from ledger.models import LedgerEntry
 from tests.api.past import Past
 from tests.api.phone import Phone, Phones, faults, problem
 from tests.world import Person, World, close_connection
+from transfers.selectors import history_page
 from transfers.services import fund, reverse
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -178,3 +180,35 @@ def test_a_history_of_years_with_gaps(phones: Phones, world: World, past: Past) 
     running = [item["balanceAfter"] for item in all_pages(phone, binh)]
     assert running == [sum(expected[position:]) for position in range(len(expected))]
     assert {item["counterpartyAccountId"] for item in all_pages(phone, binh)} == {an.account_id}
+
+
+def test_a_reversal_and_what_it_reverses_point_at_each_other(phones: Phones, world: World) -> None:
+    payer, payee = world.person("payer", balance=1_000), world.person("payee")
+    undone, kept = world.pay(payer, payee, 300).transaction_id, world.pay(payer, payee, 20).transaction_id
+    staff = world.person("staff").caller
+    first, second = (
+        str(reverse(caller=staff, key=key, transaction_id=undone, reason="wrong", amount=100).transaction_id)
+        for key in ("undo", "undo more")
+    )
+    for phone, person in ((phones.of(payer), payer), (phones.of(payee), payee)):
+        items = {item["transactionId"]: item for item in all_pages(phone, person, limit=2)}
+        assert items[first]["reversesTransactionId"] == items[second]["reversesTransactionId"] == str(undone)
+        assert items[str(undone)]["reversalTransactionIds"] == [first, second]
+        plain = [item for id_, item in items.items() if id_ not in (str(undone), first, second)]
+        assert str(kept) in {item["transactionId"] for item in plain}
+        assert not any({"reversesTransactionId", "reversalTransactionIds"} & item.keys() for item in plain)
+
+
+def test_a_page_takes_the_same_few_queries_however_long_it_is(
+    world: World, django_assert_num_queries: Callable[[int], Any]
+) -> None:
+    payer, payee = world.person("payer", balance=1_000), world.person("payee")
+    staff = world.person("staff").caller
+    for number in range(12):
+        posted = world.pay(payer, payee, 3)
+        if number % 2:
+            reverse(caller=staff, key=f"undo {number}", transaction_id=posted.transaction_id, reason="wrong", amount=1)
+    for limit in (2, 10):
+        with django_assert_num_queries(4):  # wallet, entries, the other legs, reversals
+            page = history_page(payer.account_id, owner_id=payer.user.pk, limit=limit)
+        assert len(page["items"]) == limit

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import jwt
 import pytest
 from django.conf import settings
@@ -14,8 +15,21 @@ from django.conf import settings
 from accounts.models import User
 from accounts.services import stamp_of
 from accounts.tokens import AccessToken, RefreshToken
-from tests.api.phone import Call, Phone, Phones, access_token, at_once, faults, problem, transfer_body
+from tests.api.contract import operation_for
+from tests.api.phone import (
+    Call,
+    Phone,
+    Phones,
+    access_token,
+    at_once,
+    faults,
+    may_reverse,
+    problem,
+    transfer_body,
+)
+from tests.conftest import serving
 from tests.world import PASSWORD, Person, World
+from wallet_project.openapi import document
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -33,7 +47,8 @@ def refresh(phones: Phones, token: str) -> Any:
     return phones.nobody.post("/v1/auth/token/refresh", {"refresh": token})
 
 
-def all_calls(payer: Person, payee: Person, transaction_id: object) -> list[Call]:
+def all_calls(payer: Person, payee: Person, transaction_id: object, empty: int) -> list[Call]:
+    """All calls that need a token, once; `empty` is a wallet to be closed."""
     return [
         Call("POST", "/v1/transfers", transfer_body(payer, payee, 1)),
         Call("POST", "/v1/accounts", {"currency": "VND"}),
@@ -43,7 +58,27 @@ def all_calls(payer: Person, payee: Person, transaction_id: object) -> list[Call
         Call("GET", f"/v1/accounts/{payer.account_id}/entries"),
         Call("GET", f"/v1/transfers/{transaction_id}"),
         Call("GET", "/v1/operations?idempotencyKey=used"),
+        Call("POST", f"/v1/accounts/{empty}/close", {}),
+        Call("GET", f"/v1/payees?username={payee.user.username}&currency=VND"),
+        Call("POST", f"/v1/transactions/{transaction_id}/reversals", {"reason": "wrong"}),
+        Call("GET", "/v1/notifications"),
     ]
+
+
+def test_the_list_of_all_calls_is_complete(world: World) -> None:
+    an = world.person("an")
+    listed = {
+        operation["operationId"]
+        for call in all_calls(an, an, uuid4(), 1)
+        if (operation := operation_for(call.method, call.path.partition("?")[0]))
+    }
+    documented = {
+        operation["operationId"]
+        for methods in document()["paths"].values()
+        for operation in methods.values()
+        if operation["security"]
+    }
+    assert listed == documented
 
 
 # --- Sign-up ---------------------------------------------------------------------------------------------------------
@@ -153,12 +188,12 @@ def test_logout_kills_the_refresh_token(phones: Phones, world: World) -> None:
 def test_a_disabled_user_and_a_changed_password_are_refused_at_once_everywhere(
     phones: Phones, world: World, snapshot: Snapshot, change: str
 ) -> None:
-    payer, payee = world.person("payer", balance=100), world.person("payee")
+    payer, payee = may_reverse(world.person("payer", balance=100)), world.person("payee")
     tokens = sign_in(phones, payer)
     phone = phones.with_token(tokens["access"])
     posted = phone.pay(payer, payee, 1, key="used")
     opened = phone.post("/v1/accounts", {"currency": "USD"}, key="opened")
-    calls = all_calls(payer, payee, posted.json()["transactionId"])
+    calls = all_calls(payer, payee, posted.json()["transactionId"], opened.json()["accountId"])
     assert {call.by(phone).status_code for call in calls} <= {200, 201}
 
     if change == "disabled":
@@ -182,7 +217,7 @@ def test_a_disabled_user_and_a_changed_password_are_refused_at_once_everywhere(
 def test_without_a_token(phones: Phones, world: World, snapshot: Snapshot) -> None:
     payer, payee = world.person("payer", balance=100), world.person("payee")
     before = snapshot()
-    for call in all_calls(payer, payee, world.pay(payer, payee, 1).transaction_id):
+    for call in all_calls(payer, payee, world.pay(payer, payee, 1).transaction_id, payee.account_id):
         answer = call.by(phones.nobody)
         assert problem(answer, status=401, code="not_authenticated")["retry"] == "same_key"
         assert answer.headers["www-authenticate"] == 'Bearer realm="wallet"'
@@ -229,6 +264,10 @@ def test_tokens_that_are_not_genuine(phones: Phones, world: World) -> None:
         f"{b64('[' * 3_000)}.{claims}.{signature}"[:4096],
         f"{b64('[' * 6_000)}.{claims}.{signature}",
         f"{b64('{' + chr(34) + 'a' + chr(34) + ':' + '[' * 3_000)}.{claims}.{signature}",
+        # As deep as the length allows: all three parts are there, so the header is read before the signature.
+        f"{b64('[' * 3_000)}.e30.x",
+        f"{b64('{' + chr(34) + 'a' + chr(34) + ':' + '[' * 2_900)}.e30.x",
+        f"{b64('9' * 3_000)}.e30.x",
         f"{b64('9' * 5_000)}.{claims}.{signature}",
         jwt.encode(decoded, "another key of thirty-two bytes....", algorithm="HS256"),
         jwt.encode(decoded, settings.JWT_SIGNING_KEYS[0], algorithm="HS512"),
@@ -251,3 +290,20 @@ def test_the_scheme_is_read_in_any_case(phones: Phones, world: World) -> None:
     for value in (f"bearer {token}", f"BEARER  {token}"):
         answer = Phone(http=phones.http).get("/v1/accounts", headers={"Authorization": value})
         assert answer.status_code == 200
+
+
+def test_a_signing_key_changes_without_a_sign_out(phones: Phones, world: World) -> None:
+    """Two keys are accepted, the first signs; what a third one signed is refused."""
+    an = world.person("an")
+    old, new = settings.JWT_SIGNING_KEYS[0], "n" * 50
+    before = sign_in(phones, an)
+    with serving(JWT_SIGNING_KEYS=f"{new},{old}") as served, httpx.Client(base_url=served.url) as http:
+        changed = Phones(http)
+        assert changed.with_token(before["access"]).get("/v1/accounts").status_code == 200
+        after = refresh(changed, before["refresh"]).json()
+        for token in after.values():
+            assert jwt.decode(token, new, algorithms=["HS256"])["user_id"] == str(an.user.pk)
+        assert changed.with_token(after["access"]).get("/v1/accounts").status_code == 200
+        third = jwt.encode(jwt.decode(before["access"], options={"verify_signature": False}), "t" * 50)
+        problem(changed.with_token(third).get("/v1/accounts"), status=401, code="token_invalid")
+    problem(phones.with_token(after["access"]).get("/v1/accounts"), status=401, code="token_invalid")

@@ -1,15 +1,17 @@
 """`POST /v1/transfers` and `GET /v1/transfers/{transactionId}`: what is refused, with which code, and what is shown."""
 
+import json
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+import httpx
 import pytest
 
 from accounts.models import Account
 from accounts.services import close_wallet, freeze, thaw
 from ledger.selectors import draw_system_shard
-from tests.api.phone import Phones, faults, problem, transfer_body
+from tests.api.phone import Phone, Phones, faults, problem, transfer_body
 from tests.world import Person, World
 from transfers.services import fund, reverse
 from wallet_project.kernel.db import run_in_transaction
@@ -30,51 +32,7 @@ def closed(person: Person) -> Person:
     return person
 
 
-# --- One order of checks: each request has all faults that come later, too -------------------------------------------
-
-
-def test_a_request_with_all_faults_gets_the_first_ones_code(phones: Phones, world: World, snapshot: Snapshot) -> None:
-    phone = phones.of(world.person("payer"))
-    before = snapshot()
-    token = {"Authorization": f"Bearer {phone.token}"}
-    text, no_key = {"Content-Type": "text/plain"}, {"Idempotency-Key": "no key"}
-    nobody = phones.nobody
-
-    def send(content: bytes, *, headers: dict[str, str]) -> Any:
-        return nobody.send("/v1/transfers", content, headers=headers)
-
-    problem(send(b"{" * 2**20 + b"{", headers={**text, **no_key}), status=413, code="payload_too_large")
-    problem(send(b"{", headers={**text, **no_key}), status=415, code="unsupported_media_type")
-    problem(send(b"{", headers=no_key), status=400, code="invalid_json")
-    problem(send(b'{"x": 1}', headers=no_key), status=401, code="not_authenticated")
-    problem(send(b'{"x": 1}', headers={**token, **no_key}), status=400, code="idempotency_key_invalid")
-    problem(send(b'{"x": 1}', headers=token), status=400, code="invalid_request")
-    assert snapshot() == before
-
-
-def test_commands_are_judged_in_one_order(phones: Phones, world: World, snapshot: Snapshot) -> None:
-    payer, payee = world.person("payer", balance=1_000), world.person("payee")
-    poor = frozen(world.person("poor"))
-    poor_dollars = Person(user=poor.user, account_id=world.wallet(poor.user, currency="USD"))
-    gone = closed(world.person("gone", currency="USD"))
-    rich = world.person("rich", balance=MAX_AMOUNT)
-    missing = Person(user=payer.user, account_id=2**63 - 1)
-    assert phones.of(poor).pay(poor, gone, 1, key="used").status_code == 422
-    assert phones.of(payer).pay(payer, payee, 1, key="used").status_code == 201
-    before = snapshot()
-
-    problem(phones.of(payer).pay(missing, missing, 0, key="used"), status=400, code="invalid_request")
-    problem(phones.of(payer).pay(missing, missing, 5, key="used"), status=422, code="idempotency_key_reused")
-    problem(phones.of(poor).pay(missing, missing, 5), status=422, code="same_account")
-    problem(phones.of(poor).pay(missing, gone, 5), status=404, code="not_found")
-    problem(phones.of(poor).pay(poor, missing, 5), status=404, code="not_found")
-    problem(phones.of(poor).pay(payer, gone, 5), status=404, code="not_found")
-    problem(phones.of(poor).pay(poor, gone, 5), status=422, code="account_closed")
-    problem(phones.of(poor).pay(poor, poor_dollars, 5), status=422, code="account_frozen")
-    problem(phones.of(poor).pay(poor_dollars, rich, 5), status=422, code="currency_mismatch")
-    problem(phones.of(payer).pay(payer, rich, 1_000), status=422, code="insufficient_funds")
-    problem(phones.of(payer).pay(payer, rich, 999), status=422, code="balance_limit_exceeded")
-    assert snapshot() == before
+# --- What a phone is told to do --------------------------------------------------------------------------------------
 
 
 def test_what_a_phone_should_do_about_it(phones: Phones, world: World) -> None:
@@ -209,6 +167,7 @@ def test_both_sides_see_a_transfer_and_nobody_else(phones: Phones, world: World)
         "createdAt": answer.json()["createdAt"],
         "reversesTransactionId": None,
         "reversalTransactionIds": [],
+        "reversedAmount": 0,
     }
     assert phones.of(payee).get(path).json() == answer.json()
     assert phones.of(payee).get(path.upper().replace("/V1/TRANSFERS", "/v1/transfers")).json() == answer.json()
@@ -231,11 +190,88 @@ def test_the_outside_and_absent_fields_are_null(phones: Phones, world: World) ->
 def test_a_reversal_and_its_original_name_each_other(phones: Phones, world: World) -> None:
     payer, payee = world.person("payer", balance=1_000), world.person("payee")
     original = world.pay(payer, payee, 300).transaction_id
-    reversal = reverse(
-        caller=world.person("staff").caller, key="undo", transaction_id=original, reason="wrong", amount=100
-    ).transaction_id
+    staff = world.person("staff").caller
+    reversals = [
+        str(reverse(caller=staff, key=key, transaction_id=original, reason="wrong", amount=100).transaction_id)
+        for key in ("undo", "undo more")
+    ]
     phone = phones.of(payer)
-    assert phone.get(f"/v1/transfers/{original}").json()["reversalTransactionIds"] == [str(reversal)]
-    shown = phone.get(f"/v1/transfers/{reversal}").json()
+    shown = phone.get(f"/v1/transfers/{original}").json()
+    assert (shown["reversalTransactionIds"], shown["reversedAmount"]) == (reversals, 200)
+    shown = phone.get(f"/v1/transfers/{reversals[0]}").json()
     assert (shown["type"], shown["amount"], shown["reversesTransactionId"]) == ("REVERSAL", 100, str(original))
     assert (shown["fromAccountId"], shown["toAccountId"]) == (payee.account_id, payer.account_id)
+    assert (shown["reversalTransactionIds"], shown["reversedAmount"], shown["reference"]) == ([], 0, "wrong")
+
+
+# --- Prefer: return=representation -----------------------------------------------------------------------------------
+
+
+def preferring(phone: Phone, payer: Person, payee: Person, amount: int, *, key: str, prefer: str) -> httpx.Response:
+    content = json.dumps(transfer_body(payer, payee, amount)).encode()
+    return phone.send("/v1/transfers", content, headers={"Idempotency-Key": key, "Prefer": prefer})
+
+
+def test_a_representation_is_the_whole_transfer_with_the_payers_balance_after_it(phones: Phones, world: World) -> None:
+    payer, payee = world.person("payer", balance=1_000), world.person("payee")
+    phone = phones.of(payer)
+    answer = preferring(phone, payer, payee, 300, key="K", prefer="return=representation")
+    assert answer.status_code == 201
+    assert answer.headers["preference-applied"] == "return=representation"
+    shown = phone.get(f"/v1/transfers/{answer.json()['transactionId']}").json()
+    assert answer.json() == {**shown, "balanceAfter": 700}
+
+    # The very same for ever, whatever came later.
+    phone.pay(payer, payee, 200)
+    staff = world.person("staff").caller
+    reverse(caller=staff, key="undo", transaction_id=UUID(shown["transactionId"]), reason="wrong", amount=50)
+    again = preferring(phone, payer, payee, 300, key="K", prefer="return=representation")
+    assert (again.status_code, again.content) == (201, answer.content)
+    assert (again.headers["idempotent-replayed"], again.headers["preference-applied"]) == (
+        *("true", "return=representation"),
+    )
+    assert payer.balance == 550
+    # The preference is no part of the command.
+    plain = phone.pay(payer, payee, 300, key="K")
+    assert plain.json() == {"transactionId": shown["transactionId"], "status": "COMPLETED"}
+    assert "preference-applied" not in plain.headers
+
+
+def test_between_ones_own_wallets_the_balance_is_the_paying_ones(phones: Phones, world: World) -> None:
+    payer = world.person("payer", balance=1_000)
+    other = Person(user=payer.user, account_id=world.wallet(payer.user, balance=5))
+    phone = phones.of(payer)
+    for source, target, left in ((payer, other, 700), (other, payer, 5)):
+        answer = preferring(phone, source, target, 300, key=f"K{left}", prefer="return=representation")
+        assert answer.json()["balanceAfter"] == left
+
+
+@pytest.mark.parametrize(
+    ("prefer", "applied"),
+    [
+        ("return=representation", True),
+        ("RETURN = representation ; foo=bar", True),
+        ('return="representation"', True),
+        ("respond-async, wait=10, return=representation", True),
+        ("return=minimal", False),
+        ("return=minimal, return=representation", False),
+        ("return=Representation", False),
+        ("return", False),
+        ("", False),
+        ("representation", False),
+        (";;==,,=", False),
+        ("x" * 5_000, False),
+    ],
+)
+def test_preferences(phones: Phones, world: World, prefer: str, applied: bool) -> None:
+    payer, payee = world.person("payer", balance=1_000), world.person("payee")
+    answer = preferring(phones.of(payer), payer, payee, 1, key="K", prefer=prefer)
+    assert answer.status_code == 201
+    assert ("preference-applied" in answer.headers, "balanceAfter" in answer.json()) == (applied, applied)
+
+
+def test_a_refused_transfer_is_refused_whatever_is_preferred(phones: Phones, world: World) -> None:
+    payer, payee = world.person("payer"), world.person("payee")
+    answer = preferring(phones.of(payer), payer, payee, 1, key="K", prefer="return=representation")
+    problem(answer, status=422, code="insufficient_funds")
+    assert "preference-applied" not in answer.headers

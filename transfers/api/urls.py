@@ -1,8 +1,16 @@
-"""Addresses of accounts, transfers and operations, under /v1/."""
+"""Addresses of accounts, payees, transfers, reversals, operations, notifications and events, under /v1/."""
 
 from django.urls import path, register_converter
 
-from transfers.api.views import AccountViewSet, OperationViewSet, TransferCommandViewSet, TransferViewSet
+from transfers.api.events import EventSchemaViewSet, NotificationViewSet
+from transfers.api.views import (
+    AccountViewSet,
+    OperationViewSet,
+    PayeeViewSet,
+    ReversalViewSet,
+    TransferCommandViewSet,
+    TransferViewSet,
+)
 from wallet_project.kernel.converters import NumberConverter, UUIDConverter
 
 register_converter(NumberConverter, "number")
@@ -13,7 +21,12 @@ urlpatterns = [
     path("transfers/<transaction:transaction_id>", TransferViewSet.as_view({"get": "retrieve"})),
     path("accounts", AccountViewSet.as_view({"get": "list", "post": "create"})),
     path("accounts/<number:account_id>", AccountViewSet.as_view({"get": "retrieve"})),
+    path("accounts/<number:account_id>/close", AccountViewSet.as_view({"post": "close"})),
     path("accounts/<number:account_id>/balance", AccountViewSet.as_view({"get": "balance"})),
     path("accounts/<number:account_id>/entries", AccountViewSet.as_view({"get": "entries"})),
+    path("payees", PayeeViewSet.as_view({"get": "list"})),
+    path("transactions/<transaction:transaction_id>/reversals", ReversalViewSet.as_view({"post": "create"})),
+    path("notifications", NotificationViewSet.as_view({"get": "list"})),
+    path("events/schemas", EventSchemaViewSet.as_view({"get": "list"})),
     path("operations", OperationViewSet.as_view({"get": "list"})),
 ]

@@ -22,7 +22,9 @@ MAX_BODY = 1024 * 1024  # bytes
 MAX_DISCARDED = 32 * MAX_BODY
 REQUEST_ID = "wallet.request_id"  # where a request keeps its id, in META
 
-_KEY = re.compile(r"[A-Za-z0-9._~:+/=@-]{1,64}")
+KEY_PATTERN = "^[A-Za-z0-9._~:+/=@-]{1,64}$"
+
+_KEY = re.compile(KEY_PATTERN)
 
 
 class PayloadTooLarge(DomainError):
@@ -111,8 +113,11 @@ class AlwaysJSON(BaseContentNegotiation):
         return renderer, renderer.media_type
 
 
-def read_object(request: HttpRequest) -> dict[str, Any]:
+def read_object(request: HttpRequest, *, may_be_absent: bool = False) -> dict[str, Any]:
     """The body of a request, which must be one JSON object.
+
+    Args:
+        may_be_absent: no body is an empty object.
 
     Raises:
         PayloadTooLarge: it is larger than 1 MiB.
@@ -127,6 +132,8 @@ def read_object(request: HttpRequest) -> dict[str, Any]:
                 break
         raise PayloadTooLarge("A body has 1 MiB at most.")
     if not body:
+        if may_be_absent:
+            return {}
         raise InvalidJSON("The body is empty; it must be a JSON object.")
     content_type: str = request.META.get("CONTENT_TYPE", "")
     if content_type.partition(";")[0].strip().lower() != JSON:
@@ -173,6 +180,21 @@ def idempotency_key(request: HttpRequest) -> str:
     if not is_idempotency_key(key):
         raise IdempotencyKeyInvalid("A key is 1 to 64 of A-Z a-z 0-9 . _ ~ : + / = @ -")
     return key
+
+
+def prefers_representation(request: HttpRequest) -> bool:
+    """Whether a command is to be answered with the whole thing that it made: `Prefer: return=representation`.
+
+    RFC 7240: unknown preferences are ignored, and of one that stands twice the first counts.
+    """
+    header: str | None = request.META.get("HTTP_PREFER")
+    if header is None:
+        return False
+    for preference in header.split(","):
+        name, _, value = preference.partition(";")[0].partition("=")
+        if name.strip().lower() == "return":
+            return value.strip().strip('"') == "representation"
+    return False
 
 
 def is_idempotency_key(text: str) -> bool:

@@ -1,6 +1,8 @@
 """Fields that coerce nothing: a number is a JSON number, a text is taken as it was sent, an unknown name is refused.
 
 Serializers here only read. They keep no state, so a view makes each once and calls `parse` from all threads.
+
+A field whose JSON Schema does not follow from its class says it in `json_schema`.
 """
 
 import re
@@ -116,11 +118,33 @@ class TextField(serializers.CharField):
         return data
 
 
+class CodeField(TextField):
+    """One of a fixed set of words, written exactly so."""
+
+    default_error_messages = {"invalid_choice": "This must be one of {choices}."}
+
+    def __init__(self, *, choices: list[str], **kwargs: Any) -> None:
+        self.choices = choices
+        super().__init__(**kwargs)
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "string", "enum": [str(choice) for choice in self.choices]}
+
+    def to_internal_value(self, data: Any) -> str:
+        text = super().to_internal_value(data)
+        if text not in self.choices:
+            self.fail("invalid_choice", choices=", ".join(self.choices))
+        return text
+
+
 class MetadataField(serializers.Field[dict[str, Any], Any, dict[str, Any], Any]):
     """A JSON object of the client's own."""
 
     MAX_BYTES = 4096
     MAX_DEPTH = 5
+
+    json_schema = {"type": "object", "additionalProperties": True}
 
     default_error_messages = {
         "invalid": "This must be an object.",
@@ -144,6 +168,8 @@ class MetadataField(serializers.Field[dict[str, Any], Any, dict[str, Any], Any])
 class LimitField(serializers.Field[int, str, int, Any]):
     """How many items a page may have; in a query string, so written in ASCII digits."""
 
+    json_schema = {"type": "integer", "minimum": 1, "maximum": MAX_PAGE}
+
     default_error_messages = {"invalid": f"This must be a number from 1 to {MAX_PAGE}."}
 
     def to_internal_value(self, data: str) -> int:
@@ -166,6 +192,11 @@ class MomentField(serializers.Field[datetime, str, str, Any]):
     def __init__(self, *, or_date: bool = False, **kwargs: Any) -> None:
         self.or_date = or_date
         super().__init__(**kwargs)
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        instant, day = {"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}
+        return {"oneOf": [instant, day]} if self.or_date else instant
 
     def to_internal_value(self, data: str) -> datetime:
         moment = self._read(data)

@@ -17,6 +17,8 @@ DEFAULT_PAGE = 50
 class CursorField(serializers.Field[str, str, str, Any]):
     """Taken as it is: `decode_cursor` judges it, with a code of its own."""
 
+    json_schema = {"type": "string"}
+
     def to_internal_value(self, data: str) -> str:
         return data
 
@@ -27,8 +29,8 @@ class CursorField(serializers.Field[str, str, str, Any]):
 class PageQuery(StrictSerializer):
     """What every list understands."""
 
-    limit = LimitField(default=DEFAULT_PAGE)
-    cursor = CursorField(required=False)
+    limit = LimitField(default=DEFAULT_PAGE, help_text="How many items a page has at most.")
+    cursor = CursorField(required=False, help_text="`nextCursor` of the page before, as it was given.")
 
 
 def read_query(request: HttpRequest) -> dict[str, str]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 
 import redis
 from django.conf import settings
@@ -90,7 +91,15 @@ class Throttle:
         return work(self._own, item, name)
 
 
-@cache
+_made = Lock()
+
+
 def throttle() -> Throttle:
-    """This process's throttle, in the cache's database."""
+    """This process's one throttle, in the cache's database; two of them would each count for themselves."""
+    with _made:
+        return _throttle()
+
+
+@cache
+def _throttle() -> Throttle:
     return Throttle(url=settings.CACHE_URL)
