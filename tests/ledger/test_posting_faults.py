@@ -336,3 +336,27 @@ def test_keys_are_claimed_in_their_own_order(
         assert (is_claimed("apex"), is_claimed("zenith")) == (True, False)
         rival.rollback()
         assert words(told()) == ["posted"] * 3
+
+
+def test_a_session_killed_while_it_waits_leaves_nothing_and_its_key_runs_anew(
+    connect: Connect, superuser: psycopg.Connection[Any], payer: Person, payee: Person, snapshot: Snapshot
+) -> None:
+    before = snapshot()
+    holder = connect("app")
+    holder.execute("SELECT FROM account WHERE id = %s FOR NO KEY UPDATE", [payer.account_id])
+
+    def killed() -> bool:
+        with pytest.raises(DatabaseError) as error:
+            post_all(move(payer, payee, 10, key="k"))
+        return isinstance(error.value, DatabaseError) and is_unavailable(error.value)
+
+    with meanwhile(killed) as unavailable:
+        wait_for_lock(superuser)
+        superuser.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        assert unavailable()
+    holder.rollback()
+    assert snapshot() == before
+    assert words(post_all(move(payer, payee, 10, key="k"), move(payer, payee, 10, key="k"))) == ["posted", "replayed"]

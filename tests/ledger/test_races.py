@@ -4,8 +4,9 @@ With the locks, the service refuses and the constraint never has to; nobody dead
 """
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -19,22 +20,21 @@ from accounts.models import Account
 from ledger import services
 from ledger.commands import Command
 from ledger.models import JournalTransaction
-from ledger.posting import Book, write
+from ledger.posting import Book, read_book, write
 from tests.ledger.kit import ids, move, post_all, words
-from tests.races import PATIENCE, POSTED, REPLAYED, at_once, deadlocks, in_processes, outcome_of, outcomes_of, soak
+from tests.races import PATIENCE, POSTED, REPLAYED, at_once, in_processes, outcome_of, outcomes_of, soak, watched
 from tests.world import Person, World
 from wallet_project.kernel.db import lock_rows
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
-Superuser = psycopg.Connection[Any]
-
 
 @pytest.fixture(autouse=True)
-def nothing_stays_behind(superuser: Superuser) -> Iterator[None]:
-    """After every race: the racers' sessions are gone, and none is left in a transaction."""
-    yield
-    deadlocks(superuser)  # Waits for the sessions to end.
+def deadlocks(superuser: psycopg.Connection[Any]) -> Iterator[Callable[[], int]]:
+    """How many there were in the race. After it the racers' sessions are gone, and none is left in a transaction."""
+    with watched(superuser) as count:
+        yield count
+        count()
     open_ones = superuser.execute(
         "SELECT pid, query FROM pg_stat_activity"
         " WHERE datname = current_database() AND state LIKE 'idle in transaction%'"
@@ -43,10 +43,9 @@ def nothing_stays_behind(superuser: Superuser) -> Iterator[None]:
 
 
 @pytest.fixture
-def no_deadlocks(superuser: Superuser) -> Iterator[None]:
-    before = deadlocks(superuser)
+def no_deadlocks(deadlocks: Callable[[], int]) -> Iterator[None]:
     yield
-    assert deadlocks(superuser) == before
+    assert deadlocks() == 0
 
 
 def of_person(person: Person) -> dict[str, Any]:
@@ -80,18 +79,20 @@ def test_control_without_the_lock_the_constraint_must_refuse(world: World, monke
 
 
 def test_control_unsorted_locks_deadlock(
-    world: World, monkeypatch: pytest.MonkeyPatch, superuser: Superuser, caplog: pytest.LogCaptureFixture
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    deadlocks: Callable[[], int],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Each takes its first lock, then wants the other's. One is thrown out, and only the retry saves its transfer."""
     first, second = world.person("first", balance=1_000), world.person("second", balance=1_000)
     both_hold_one = threading.Barrier(2)
-    before = deadlocks(superuser)
     tries: Counter[str] = Counter()
 
     def lock_unsorted(queryset: models.QuerySet[Account]) -> list[Account]:
         racer = threading.current_thread().name
         tries[racer] += 1
-        upside_down = racer == "racer 1"
+        upside_down = racer == "racer 1" and tries[racer] == 1
         rows: list[Account] = []
         for number in sorted(queryset.values_list("pk", flat=True), reverse=upside_down):
             rows += queryset.filter(pk=number).select_for_update(no_key=True)
@@ -104,29 +105,30 @@ def test_control_unsorted_locks_deadlock(
 
     assert outcomes == {POSTED: 2}
     assert sorted(tries.values()) == [1, 2]
-    assert deadlocks(superuser) == before + 1
+    assert deadlocks() == 1
     assert "deadlock" in caplog.text
 
 
 def test_control_keys_claimed_in_the_callers_order_deadlock(
-    world: World, monkeypatch: pytest.MonkeyPatch, superuser: Superuser
+    world: World, monkeypatch: pytest.MonkeyPatch, deadlocks: Callable[[], int]
 ) -> None:
     """Two calls share two keys, on different accounts; the journal rows go in sorted by key, or they wait crosswise."""
     payer = world.person("payer", balance=1_000)
     pocket = Person(user=payer.user, account_id=world.wallet(payer.user, balance=1_000))
     payee = world.person("payee")
     other = world.person("other")
-    before = deadlocks(superuser)
     both_have_one = threading.Barrier(2)
     tries: Counter[str] = Counter()
 
     def one_by_one(accepted: dict[UUID, Command], book: Book) -> dict[UUID, dict[int, int]]:
         racer = threading.current_thread().name
         tries[racer] += 1
+        if tries[racer] > 1:
+            return write(accepted, book)
         written: dict[UUID, dict[int, int]] = {}
-        for number, (id_, command) in enumerate(accepted.items()):
+        for id_, command in accepted.items():
             written |= write({id_: command}, book)
-            if tries[racer] == 1 and number == 0:
+            if len(written) == 1:
                 both_have_one.wait(PATIENCE)
         return written
 
@@ -134,7 +136,7 @@ def test_control_keys_claimed_in_the_callers_order_deadlock(
     a_then_b = [move(payer, payee, 1, key="a"), move(payer, payee, 2, key="b")]
     b_then_a = [move(pocket, other, 3, key="b"), move(pocket, other, 4, key="a")]
     outcomes = at_once([lambda: words(post_all(*a_then_b)), lambda: words(post_all(*b_then_a))])
-    assert deadlocks(superuser) == before + 1
+    assert deadlocks() == 1
     assert sorted(outcomes) == [["idempotency_key_reused"] * 2, ["posted"] * 2]
 
 
@@ -168,6 +170,21 @@ def test_one_key_from_fifty_threads_is_one_transaction(world: World, round_: int
     assert len(told) == 50
     assert len(set(told)) == 1
     assert (payer.balance, payee.balance) == (49_000, 1_000)
+
+
+@pytest.mark.usefixtures("no_deadlocks")
+@pytest.mark.parametrize("round_", range(soak(20)))
+def test_one_key_with_a_slow_look_up(world: World, monkeypatch: pytest.MonkeyPatch, round_: int) -> None:
+    """The window between look-up and insert, held open: nobody gets in while the accounts are locked."""
+    payer, payee = world.person("payer", balance=50_000), world.person("payee")
+
+    def read_slowly(commands: Sequence[Command], accounts: Mapping[int, Account]) -> Book:
+        book = read_book(commands, accounts)
+        time.sleep(0.005)
+        return book
+
+    monkeypatch.setattr(services, "read_book", read_slowly)
+    assert outcomes_of([partial(world.pay, payer, payee, 1_000, key="k")] * 20) == {POSTED: 1, REPLAYED: 19}
 
 
 @pytest.mark.usefixtures("no_deadlocks")

@@ -249,3 +249,11 @@ def test_an_uncommitted_transaction_takes_no_strangers_entries(connect: Connect,
     maker, stranger = connect("app"), connect("app")
     journal(maker.cursor(), scene.new)
     assert carry_out(stranger, statements(ENTRIES, scene.names)).by == "ledger_entry_transaction_fk"
+
+
+def test_the_refusal_names_the_transaction_and_what_is_missing(connect: Connect, scene: Scene) -> None:
+    """Whoever debugs a posting reads it in the log; programs go by the constraint's name."""
+    app = connect("app")
+    with pytest.raises(psycopg.errors.CheckViolation) as refusal:
+        write("INSERT", "ledger_entry", UNBALANCED["999 out, 998 in"], scene)(psycopg.ClientCursor(app))
+    assert f"transaction {scene.new} sum to -1 VND" in str(refusal.value)

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from django.conf import settings
 from django.db import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
 
 from accounts.models import Account
 from tests.attacks import NO_RIGHT, Deed, Refusal, Scene, entries_sql, journal_sql, posting_sql, statements
@@ -16,6 +17,8 @@ from wallet_project.kernel.db import sqlstate
 
 Attempt = Callable[[str, Deed], Refusal]
 
+OWNER = settings.DATABASES["owner"]["USER"]
+SUPERUSER = conninfo_to_dict(settings.SUPERUSER_DATABASE_URL)["user"]
 PART = f"ledger_parts.entry_{datetime.now(UTC):%Y_%m}"
 LIFT = "UPDATE account SET balance = balance + 1 WHERE id = %(payer)s"
 WALLET = {"owner_id": "%(payer_user)s", "currency": "'VND'"}
@@ -41,8 +44,8 @@ SWITCHING_OFF = {
 }
 BECOMING_MORE = {
     "be wallet_book": f"SET ROLE wallet_book; {LIFT}",
-    "be the owner": "SET ROLE wallet_owner",
-    "be a superuser": "SET ROLE postgres",
+    "be the owner": f"SET ROLE {OWNER}",
+    "be a superuser": f"SET ROLE {SUPERUSER}",
     "be wallet_book from the start": "SET SESSION AUTHORIZATION wallet_book",
     "make itself a superuser": "ALTER ROLE CURRENT_USER SUPERUSER",
     "make itself a member of wallet_book": "GRANT wallet_book TO CURRENT_USER",
@@ -129,7 +132,7 @@ ROLES = """
 
 
 def test_the_roles_are_what_they_should_be(superuser: psycopg.Connection[Any]) -> None:
-    app, owner = (settings.DATABASES[alias]["USER"] for alias in ("default", "owner"))
+    app, owner = settings.DATABASES["default"]["USER"], OWNER
     roles = {name: tuple(rest) for name, *rest in superuser.execute(ROLES, [app, owner]).fetchall()}
     login, no_login = (False, False, False, False, True), (False, False, False, False, False)
     assert roles == {app: login, owner: login, "wallet_book": no_login}
