@@ -139,7 +139,7 @@ def serving(**variables: str) -> Iterator[Served]:
     port = free_port()
     command = [
         *(sys.executable, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port)),
-        *"--workers 2 --blocking-threads 8 --no-ws --workers-kill-timeout 5".split(),
+        *["--workers", "2", "--blocking-threads", "8", "--no-ws", "--workers-kill-timeout", "5"],
         "wallet_project.wsgi:application",
     ]
     generous = {"SIGN_INS_PER_ADDRESS": "100000", "SIGN_UPS_PER_ADDRESS": "100000"}
