@@ -121,6 +121,7 @@ class Account(models.Model):
             ),
             models.CheckConstraint(name="account_status_known", condition=Q(status__in=["ACTIVE", "CLOSED"])),
             models.CheckConstraint(name="account_closed_is_empty", condition=~Q(status="CLOSED") | Q(balance=0)),
+            models.CheckConstraint(name="account_system_stays_open", condition=Q(status="ACTIVE") | Q(kind="WALLET")),
             models.CheckConstraint(name="account_currency_is_code", condition=Q(currency__regex=r"^[A-Z]{3}$")),
             models.CheckConstraint(
                 name="account_shard_numbered",

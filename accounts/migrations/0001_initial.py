@@ -277,6 +277,13 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="account",
             constraint=models.CheckConstraint(
+                condition=models.Q(("status", "ACTIVE"), ("kind", "WALLET"), _connector="OR"),
+                name="account_system_stays_open",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="account",
+            constraint=models.CheckConstraint(
                 condition=models.Q(("currency__regex", "^[A-Z]{3}$")), name="account_currency_is_code"
             ),
         ),

@@ -89,14 +89,16 @@ def test_children_die_with_a_killed_supervisor(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_next_wait(number: signal.Signals) -> None:
     script = (
-        "import os\n"
+        "import os, signal\n"
         "from wallet_project.dev.processes import Stopped, listen_for_stop, wait_until\n"
+        # Whoever runs the suite under nohup has its children ignore SIGHUP.
+        f"signal.signal({number}, signal.SIG_DFL)\n"
         "listen_for_stop()\n"
         f"os.kill(os.getpid(), {number})\n"
         "try:\n    wait_until(lambda: False)\n"
         "except Stopped as stop:\n    print(stop)\n"
     )
-    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert finished.stdout == f"{number.name}\n"
 
 

@@ -23,6 +23,7 @@ from ledger.models import ReconciliationRun
 from ledger.partitions import DefaultPartitionHoldsEntries, add_partitions, months_ahead, wanted_months
 from ledger.reconciliation import reconcile
 from tests.conftest import database_url
+from tests.races import watched
 from tests.world import World, close_connection
 from wallet_project.kernel import clock
 
@@ -301,20 +302,20 @@ def test_no_transfer_fails_while_partitions_are_made(world: World, superuser: Co
             close_connection()
 
     months = [later(ahead) for ahead in range(5, 13)]
-    for _ in range(ROUNDS):
-        stop.clear()
-        with ThreadPoolExecutor(4) as pool:
-            payments = [pool.submit(keep_paying, offset) for offset in range(4)]
-            try:
-                for month in months:
-                    make_patiently(month)
-            finally:
-                stop.set()
-            assert all(future.result() > 0 for future in payments)
-        assert {name_of(month) for month in months} <= live_partitions(superuser)
-        drop(superuser, *months)
-    deadlocks = superuser.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
-    assert deadlocks.fetchone() == (0,)
+    with watched(superuser) as deadlocks:
+        for _ in range(ROUNDS):
+            stop.clear()
+            with ThreadPoolExecutor(4) as pool:
+                payments = [pool.submit(keep_paying, offset) for offset in range(4)]
+                try:
+                    for month in months:
+                        make_patiently(month)
+                finally:
+                    stop.set()
+                assert all(future.result() > 0 for future in payments)
+            assert {name_of(month) for month in months} <= live_partitions(superuser)
+            drop(superuser, *months)
+        assert deadlocks() == 0
 
 
 def make_patiently(month: date) -> None:

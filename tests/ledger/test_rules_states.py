@@ -199,6 +199,12 @@ CLOSED_DOORS = [
     ),
     Attack(
         rule=5,
+        story="a system account closed, for ever",
+        sql="UPDATE account SET status = 'CLOSED' WHERE kind = 'HOLD' AND balance = 0",
+        refused_by="account_system_stays_open",
+    ),
+    Attack(
+        rule=5,
         story="a closed account opened again for a moment",
         sql="UPDATE account SET status = 'ACTIVE' WHERE id = %(payee)s;"
         + posting_sql("payer -10, payee 10")
