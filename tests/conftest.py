@@ -37,6 +37,9 @@ def django_db_setup(
     django_db_modify_db_settings: None,
 ) -> Iterator[None]:
     """Make the test database as the owner. All aliases are named: otherwise the mirror would run on the real one."""
+    for alias in connections:
+        # Seconds. A loaded machine forks slowly; the product's own patience is tested through its web server.
+        connections[alias].settings_dict["OPTIONS"]["connect_timeout"] = 20
     with django_db_blocker.unblock():
         old = setup_databases(verbosity=0, interactive=False, keepdb=django_db_keepdb)
     assert str(connections["default"].settings_dict["NAME"]).startswith("test_")
