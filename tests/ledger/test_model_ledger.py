@@ -17,6 +17,7 @@ from hypothesis.stateful import (
     initialize,
     invariant,
     multiple,
+    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -29,7 +30,7 @@ from tests import books
 from tests.ledger.kit import move, post_all, word
 from tests.races import soak
 from tests.world import Person, password_hash
-from transfers.services import close_account, fund, open_account, transfer
+from transfers.services import close_account, fund, open_account, reverse, transfer
 from wallet_project.kernel.errors import DomainError
 from wallet_project.kernel.money import MAX_AMOUNT
 
@@ -55,6 +56,7 @@ class Model:
     wallets: dict[int, Wallet] = field(default_factory=dict)
     disabled: set[str] = field(default_factory=set)
     keys: dict[tuple[str, str], tuple[object, ...]] = field(default_factory=dict)
+    left: dict[object, tuple[int, int, int]] = field(default_factory=dict)  # per transfer: source, target, what is left
 
     def _known(self, who: str, key: str, body: tuple[object, ...]) -> str | None:
         if who in self.disabled:
@@ -108,6 +110,31 @@ class Model:
         self.wallets[target].balance += amount
         self.keys[who, key] = body
         return "posted"
+
+    def reverses(self, who: str, key: str, of: object, amount: int | None) -> str:
+        """`of` is a transfer that `left` knows; no amount is all that is left."""
+        body = ("reverse", of, amount)
+        source, target, left = self.left[of]
+        going_back = left if amount is None else amount
+        verdict = self._known(who, key, body) or self._obstacle(source, target, left, going_back)
+        if verdict is not None:
+            return verdict
+        self.wallets[target].balance -= going_back
+        self.wallets[source].balance += going_back
+        self.left[of] = (source, target, left - going_back)
+        self.keys[who, key] = body
+        return "posted"
+
+    def _obstacle(self, source: int, target: int, left: int, going_back: int) -> str | None:
+        payer, payee = self.wallets[source], self.wallets[target]
+        faults = {
+            "already_reversed": left == 0,
+            "reversal_exceeds_original": going_back > left,
+            "account_closed": payer.closed or payee.closed,
+            "insufficient_funds": payee.balance < going_back,
+            "balance_limit_exceeded": payer.balance + going_back > MAX_AMOUNT,
+        }
+        return next((code for code, is_so in faults.items() if is_so), None)
 
     def _refusal(self, who: str, source: int, target: int, amount: int) -> str | None:
         if source == target:
@@ -243,6 +270,20 @@ class Ledger(RuleBasedStateMachine):
             ),
         )
         assert said == self.model.pays(who, key, source, target, amount)
+        if said == "posted":
+            self.model.left[self.transactions[who, key]] = (source, target, amount)
+
+    @precondition(lambda self: self.model.left)
+    @rule(who=PEOPLE, key=KEYS, which=st.integers(0, 20), amount=st.one_of(st.none(), st.integers(1, 100)))
+    def reverse(self, who: str, key: str, which: int, amount: int | None) -> None:
+        of = list(self.model.left)[which % len(self.model.left)]
+        assert isinstance(of, UUID)
+        said = self.answer(
+            who,
+            key,
+            lambda: reverse(caller=self.caller(who), key=key, transaction_id=of, reason="a call", amount=amount),
+        )
+        assert said == self.model.reverses(who, key, of, amount)
 
     @rule(
         payments=st.lists(st.tuples(KEYS, wallets, wallets, st.integers(1, 100)), min_size=2, max_size=6),
