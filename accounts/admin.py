@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.safestring import SafeString
 
+from accounts.forms import StaffSignInForm
 from accounts.models import Account, Freeze, User
 from accounts.services import freeze, thaw
 from wallet_project.kernel.admin import (
@@ -65,6 +66,7 @@ def _is_superuser(request: HttpRequest) -> bool:
     return request.user.is_active and request.user.is_superuser
 
 
+admin.site.login_form = StaffSignInForm
 admin.site.unregister(Group)
 
 

@@ -12,6 +12,7 @@ from django.contrib.postgres.functions import TransactionNow
 from django.core.validators import MinLengthValidator
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Lower
 
 from wallet_project.kernel import clock
 from wallet_project.kernel.money import MAX_AMOUNT
@@ -41,6 +42,10 @@ class User(AbstractUser):
 
     class Meta:
         db_table = "wallet_user"
+        constraints = [
+            # Nobody signs up as `Finance` beside `finance`; signing in still takes the name as it was given.
+            models.UniqueConstraint(Lower("username"), name="wallet_user_name_ignoring_case"),
+        ]
 
 
 class AccountQuerySet(models.QuerySet["Account"]):

@@ -60,7 +60,7 @@ def sign_up(*, username: str, password: str, address: str) -> User:
         with transaction.atomic(durable=True):
             user.save()
     except IntegrityError as error:
-        if violated_constraint(error) != "wallet_user_username_key":
+        if violated_constraint(error) not in ("wallet_user_username_key", "wallet_user_name_ignoring_case"):
             raise
         raise UsernameTaken from error
     return user

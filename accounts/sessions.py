@@ -17,6 +17,9 @@ from wallet_project.kernel.db import lock_rows, run_in_transaction
 from wallet_project.kernel.errors import NotAuthenticated, TokenInvalid
 from wallet_project.kernel.throttle import Limit, throttle
 
+# How many addresses' worth of failed tries one name may see in a minute.
+ADDRESSES_PER_NAME = 4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
@@ -33,16 +36,9 @@ def sign_in(*, username: str, password: str, address: str) -> Tokens:
         address: where the caller is, for the throttle.
 
     Raises:
-        RateLimited: too many tries from this address, or failed ones for this name; a success forgets the latter.
-        NotAuthenticated: no active user has this name and password.
+        RateLimited, NotAuthenticated: as in `authenticated`.
     """
-    per_name = Limit(scope="sign-in-name", tries=settings.FAILED_SIGN_INS_PER_NAME, seconds=60)
-    throttle().check(Limit(scope="sign-in", tries=settings.SIGN_INS_PER_ADDRESS, seconds=60), address)
-    throttle().check(per_name, username)
-    user = authenticate(username=username, password=password)
-    if not isinstance(user, User):
-        raise NotAuthenticated("The username or the password is wrong.")
-    throttle().forget(per_name, username)
+    user = authenticated(username=username, password=password, address=address)
     stay = SignIn(user=user)
 
     def work() -> Tokens:
@@ -51,6 +47,30 @@ def sign_in(*, username: str, password: str, address: str) -> Tokens:
         return tokens
 
     return run_in_transaction(work)
+
+
+def authenticated(*, username: str, password: str, address: str) -> User:
+    """The active user with this name and password; for the API and the admin alike.
+
+    Failures are counted for a name at an address, and more generously for the name wherever they come from: so nobody
+    keeps somebody else out from a single place, and whoever guesses from many is slowed. A success forgets them.
+
+    Raises:
+        RateLimited: too many tries.
+        NotAuthenticated: there is no such user.
+    """
+    here = f"{username} {address}"
+    at_this_address = Limit(scope="sign-in-here", tries=settings.FAILED_SIGN_INS_PER_NAME, seconds=60)
+    anywhere = Limit(scope="sign-in-name", tries=ADDRESSES_PER_NAME * settings.FAILED_SIGN_INS_PER_NAME, seconds=60)
+    throttle().check(at_this_address, here)
+    throttle().check(anywhere, username)
+    throttle().check(Limit(scope="sign-in", tries=settings.SIGN_INS_PER_ADDRESS, seconds=60), address)
+    user = authenticate(username=username, password=password)
+    if not isinstance(user, User):
+        raise NotAuthenticated("The username or the password is wrong.")
+    throttle().forget(at_this_address, here)
+    throttle().forget(anywhere, username)
+    return user
 
 
 def refresh(*, token: str) -> Tokens:

@@ -1,6 +1,7 @@
 """The admin's page of journal transactions, with what finance does there: reversing, after a look and with a reason."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from uuid import UUID, uuid4
 
 from django import forms
@@ -39,7 +40,12 @@ class ReversalForm(forms.Form):
 
     key = forms.RegexField(r"^admin:[0-9a-f-]{36}\Z", widget=forms.HiddenInput)
     left = forms.IntegerField(min_value=1, max_value=MAX_AMOUNT, widget=forms.HiddenInput)
-    amount = forms.DecimalField(max_digits=20, widget=forms.TextInput(attrs={"size": 20, "inputmode": "decimal"}))
+    # A text, since Django's number fields take what people write as well as 1_0, 1e1 and other alphabets' digits.
+    amount = forms.RegexField(
+        r"^[0-9]{1,16}([.][0-9]{1,4})?\Z",
+        error_messages={"invalid": "Write digits, with a point before decimals."},
+        widget=forms.TextInput(attrs={"size": 20, "inputmode": "decimal"}),
+    )
 
     def __init__(self, data: QueryDict | None = None, *, preview: Preview) -> None:
         self.preview = preview
@@ -52,7 +58,7 @@ class ReversalForm(forms.Form):
 
     def clean_amount(self) -> int:
         try:
-            amount = minor_units(self.cleaned_data["amount"], self.preview.currency)
+            amount = minor_units(Decimal(self.cleaned_data["amount"]), self.preview.currency)
         except ValueError as error:
             raise forms.ValidationError(str(error)) from error
         if not 1 <= amount <= MAX_AMOUNT:

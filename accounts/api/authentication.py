@@ -12,6 +12,7 @@ from accounts.selectors import confirm_caller
 from accounts.services import Caller
 from accounts.tokens import AccessToken
 from wallet_project.kernel.errors import NotAuthenticated, TokenInvalid
+from wallet_project.kernel.fields import MAX_ID
 
 # Characters. Ours have some 300; a token's header is parsed before its signature is checked, by a parser that recurses.
 LONGEST_TOKEN = 4096
@@ -67,6 +68,20 @@ def _bearer(request: Request) -> Caller | None:
         raise TokenInvalid("The access token is too long to be one.")
     try:
         token = AccessToken(encoded.strip())  # type: ignore[arg-type]  # The library's own name for an encoded token.
-        return Caller(user_id=int(token["user_id"]), stamp=token["stamp"])
-    except (TokenError, KeyError) as error:
+        return Caller(user_id=_id(token["user_id"]), stamp=_stamp(token["stamp"]))
+    except (TokenError, KeyError, TypeError, ValueError, OverflowError) as error:
+        # The last ones: signed by us, but not for this; a key is shared, or was.
         raise TokenInvalid("The access token is not genuine, or has expired.") from error
+
+
+def _id(claim: str) -> int:
+    number = int(claim)
+    if not 1 <= number <= MAX_ID:
+        raise ValueError(claim)
+    return number
+
+
+def _stamp(claim: object) -> str:
+    if not isinstance(claim, str):
+        raise TypeError(claim)
+    return claim

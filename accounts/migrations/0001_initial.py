@@ -5,6 +5,7 @@ import django.contrib.auth.validators
 import django.contrib.postgres.functions
 import django.core.validators
 import django.db.models.deletion
+import django.db.models.functions
 import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
@@ -353,5 +354,11 @@ class Migration(migrations.Migration):
             options={
                 "db_table": "sign_in",
             },
+        ),
+        migrations.AddConstraint(
+            model_name="user",
+            constraint=models.UniqueConstraint(
+                django.db.models.functions.Lower("username"), name="wallet_user_name_ignoring_case"
+            ),
         ),
     ]

@@ -125,3 +125,9 @@ def test_deleting_a_user_with_a_wallet_is_protected(world: World) -> None:
     person = world.person("payer")
     with pytest.raises(ProtectedError):
         person.user.delete()
+
+
+def test_nobody_signs_up_beside_somebody_with_other_capitals(world: World) -> None:
+    world.person("finance")
+    with pytest.raises(UsernameTaken):
+        sign_up(username="Finance", password=PASSWORD, address=HERE)

@@ -106,7 +106,10 @@ def test_a_part_is_written_in_the_currencys_own_decimals(world: World, sign_in: 
     assert case.balances == (250, 750)
 
 
-@pytest.mark.parametrize("amount", ["0", "-1", "1.5", "many", "", "NaN", "1e30", "100000000000000000000"])
+@pytest.mark.parametrize(
+    "amount",
+    ["0", "-1", "1.5", "many", "", "NaN", "1e30", "100000000000000000000", "1_0", "1e1", "+5", "１０", "٣", "1,000"],
+)
 def test_nonsense_is_shown_again_with_its_fault(case: Case, sign_in: SignIn, snapshot: Snapshot, amount: str) -> None:
     browser = sign_in("finance")
     page = case.ask(browser)

@@ -272,6 +272,15 @@ def test_tokens_that_are_not_genuine(phones: Phones, world: World) -> None:
         jwt.encode(decoded, "another key of thirty-two bytes....", algorithm="HS256"),
         jwt.encode(decoded, settings.JWT_SIGNING_KEYS[0], algorithm="HS512"),
         *(str(token) for token in (expired, refresh_token, unstamped)),
+        # Signed by us, but nothing that we issue.
+        *(
+            jwt.encode({**decoded, **odd}, settings.JWT_SIGNING_KEYS[0], algorithm="HS256")
+            for odd in (
+                *({"user_id": claim} for claim in ("x", None, [], "0", "-1", str(10**30))),
+                *({"exp": claim} for claim in (10**20, 10**30)),
+                {"stamp": None},
+            )
+        ),
     ]
     for encoded in forged:
         answer = phones.with_token(encoded).raw("/v1/transfers", b"{}", headers={})

@@ -127,7 +127,7 @@ def _applications(servers: Stack, *, port: int) -> Iterator[list[Child]]:
 def _commands(port: int) -> dict[str, str]:
     return {
         "web": f"granian --interface wsgi --host {HOST} --port {port} --workers 2 --blocking-threads 8"
-        " --no-ws --log-level error --workers-kill-timeout 5 wallet_project.wsgi:application",
+        " --no-ws --log-level error --workers-kill-timeout 5 --respawn-failed-workers wallet_project.wsgi:application",
         "worker": f"{_CELERY} worker --hostname worker@%h --concurrency 2 --loglevel WARNING",
         "relay": f"{_CELERY} worker --hostname relay@%h --queues outbox --concurrency 1 --loglevel WARNING",
         "events": "manage consume_events",

@@ -6,9 +6,9 @@ from wallet_project.kernel.fields import MAX_ID
 
 
 class NumberConverter:
-    """An account's number in plain ASCII digits."""
+    """An account's number in plain ASCII digits, written in one way only."""
 
-    regex = "[0-9]{1,19}"
+    regex = "[1-9][0-9]{0,18}"
 
     def to_python(self, value: str) -> int:
         number = int(value)

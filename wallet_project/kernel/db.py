@@ -76,7 +76,7 @@ def run_in_transaction(work: Callable[[], T]) -> T:
             with transaction.atomic(durable=True):
                 return work()
         except LostRace:
-            logger.info("lost a race for a key, attempt %d", attempt)
+            logger.debug("lost a race for a key, attempt %d", attempt)
         except OperationalError as error:
             if sqlstate(error) not in _CONFLICT_STATES:
                 raise
