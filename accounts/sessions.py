@@ -139,7 +139,7 @@ def _claims(token: str) -> RefreshToken:
     try:
         claims = RefreshToken(token)  # type: ignore[arg-type]  # The library's own name for an encoded token.
         UUID(claims["sign_in"])
-    except (TokenError, KeyError, ValueError) as error:
+    except (TokenError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise TokenInvalid("The refresh token is invalid or has expired.") from error
     return claims
 

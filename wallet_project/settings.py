@@ -174,6 +174,7 @@ CELERY_BEAT_SCHEDULE = {
     "relay-outbox": {"task": "outbox.tasks.relay", "schedule": ENV.outbox_relay_seconds, "options": {"expires": 1}},
     "watch-outbox": {"task": "outbox.tasks.watch", "schedule": 15.0, "options": {"expires": 15}},
     "purge-outbox": {"task": "outbox.tasks.purge", "schedule": crontab(minute="*/10")},
+    "purge-sign-ins": {"task": "accounts.tasks.purge_sign_ins", "schedule": crontab(minute="27", hour="3")},
     "add-partitions": {"task": "ledger.tasks.add_partitions", "schedule": crontab(minute="17")},
     # Hourly though the run is nightly: a run is claimed once per business date, so a missed night is caught up.
     "reconcile": {"task": "ledger.tasks.reconcile_business_date", "schedule": crontab(minute="7")},
