@@ -245,8 +245,15 @@ def b64(value: Any) -> str:
 
 # Signed with our key, but nothing that we issue.
 ODD_CLAIMS: list[dict[str, Any]] = [
-    *[{"user_id": "x"}, {"user_id": None}, {"user_id": []}, {"user_id": "0"}, {"user_id": "-1"}],
-    *[{"user_id": str(10**30)}, {"exp": 10**20}, {"exp": 10**30}, {"stamp": None}],
+    {"user_id": "x"},
+    {"user_id": None},
+    {"user_id": []},
+    {"user_id": "0"},
+    {"user_id": "-1"},
+    {"user_id": str(10**30)},
+    {"exp": 10**20},
+    {"exp": 10**30},
+    {"stamp": None},
 ]
 
 
