@@ -10,6 +10,7 @@ import httpx
 import psycopg
 import pytest
 from celery import Celery
+from celery.schedules import crontab
 from django.conf import settings
 from django.core.cache import cache
 from django.test import override_settings
@@ -62,6 +63,19 @@ def test_degraded_when_beat_or_worker_were_not_seen_lately(service: str, beat: M
     assert (status, body["status"]) == (200, "degraded")
     assert (body["checks"]["beat"], body["checks"]["worker"]) == ("unavailable", "ok")
     assert 0 < cache.ttl("alive:worker") <= 20  # type: ignore[attr-defined]  # django-redis has it.
+
+
+def test_beat_begins_with_what_it_does_every_few_seconds(tmp_path: Path) -> None:
+    app = Celery(set_as_current=False)
+    app.conf.beat_schedule = {
+        "soon": {"task": "soon", "schedule": 10.0},
+        "nightly": {"task": "nightly", "schedule": crontab(hour="3", minute="27")},
+    }
+    scheduler = MarkingScheduler(app=app, schedule_filename=str(tmp_path / "schedule"))
+    due = {name: scheduler.is_due(entry)[0] for name, entry in scheduler.schedule.items()}
+    scheduler.close()
+    assert due["soon"]
+    assert not due["nightly"]
 
 
 def test_beat_ticks_without_redis(beat: MarkingScheduler) -> None:
