@@ -6,7 +6,6 @@ The page of accounts is registered by the ledger, which knows their entries.
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import Group
@@ -20,9 +19,11 @@ from accounts.models import Account, Freeze, User
 from accounts.services import freeze, thaw
 from wallet_project.kernel.admin import (
     EMPTY,
+    MOST_AT_ONCE,
     MOST_ROWS,
     BoundedAdmin,
     ReadOnlyAdmin,
+    ReasonForm,
     any_of,
     as_id,
     link_to,
@@ -76,16 +77,6 @@ class GroupAdmin(ReadOnlyAdmin):
 
     fields = ("name", "permissions")
     ordering = ("name",)
-
-
-# How many wallets one confirmation may cover: what somebody can still read through.
-MOST_AT_ONCE = 50
-
-
-class ReasonForm(forms.Form):
-    """Why it is done; it stays with what was done."""
-
-    reason = forms.CharField(max_length=500, widget=forms.TextInput(attrs={"size": 80}))
 
 
 class AccountAdmin(ReadOnlyAdmin):

@@ -102,4 +102,5 @@ CONSTRAINTS: dict[str, type[DomainError] | type[LostRace]] = {
     "reversal_within_original": ReversalExceedsOriginal,
     "reversal_not_of_reversal": NotReversible,
     "reversal_same_currency": NotReversible,
+    "reversal_mirrors_original": NotReversible,
 }

@@ -18,18 +18,9 @@ from ledger.commands import Posted
 from ledger.models import JournalTransaction
 from transfers.previews import Preview, preview_reversals
 from transfers.services import Wish, reverse_each
-from wallet_project.kernel.admin import link_to
+from wallet_project.kernel.admin import MOST_AT_ONCE, ReasonForm, link_to
 from wallet_project.kernel.errors import DomainError
 from wallet_project.kernel.money import MAX_AMOUNT, decimal_amount, format_amount, minor_units
-
-# How many transactions one confirmation may cover: what somebody can still read through.
-MOST_AT_ONCE = 50
-
-
-class ReasonForm(forms.Form):
-    """Why it is done; it goes into the book as the reversals' reference."""
-
-    reason = forms.CharField(max_length=140, widget=forms.TextInput(attrs={"size": 80}))
 
 
 class ReversalForm(forms.Form):

@@ -119,6 +119,21 @@ BEGIN
             RAISE EXCEPTION 'transaction % moved another currency', culprit.id
                 USING ERRCODE = '23514', CONSTRAINT = 'reversal_same_currency';
         END IF;
+        -- What went out of a family comes back into it, and the other way round: a reversal, which no freeze stops,
+        -- is no way out to somebody else.
+        SELECT o.id INTO culprit
+          FROM new_entries n
+          JOIN public.account back ON back.id = n.account_id
+          JOIN public.journal_transaction j ON j.id = n.transaction_id
+          JOIN public.journal_transaction o ON o.id = j.reverses_id
+         WHERE NOT EXISTS (SELECT FROM public.ledger_entry e JOIN public.account went ON went.id = e.account_id
+                            WHERE e.transaction_id = o.id AND e.created_at = o.created_at
+                              AND coalesce(went.parent_id, went.id) = coalesce(back.parent_id, back.id)
+                              AND sign(e.amount) <> sign(n.amount)) LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'transaction % moved the other way, or nothing there', culprit.id
+                USING ERRCODE = '23514', CONSTRAINT = 'reversal_mirrors_original';
+        END IF;
         -- The CHECK reversal_within_original decides; the conflicting row's lock serialises.
         INSERT INTO public.reversal_budget AS budget (transaction_id, original, reversed)
         SELECT o.id,

@@ -198,7 +198,19 @@ REVERSALS = [
         rule=6,
         story="a reversal of a transaction whose entries are still to come",
         sql=journal_sql(transaction="other") + back(10, reverses="other"),
-        refused_by=TOO_MUCH,
+        refused_by="reversal_mirrors_original",
+    ),
+    Attack(
+        rule=6,
+        story="what came going back to somebody else",
+        sql=posting_sql("payee -5, clearing 5", type="REVERSAL", reverses="paid"),
+        refused_by="reversal_mirrors_original",
+    ),
+    Attack(
+        rule=6,
+        story="a reversal that pays once more",
+        sql=posting_sql("payer -5, payee 5", type="REVERSAL", reverses="paid"),
+        refused_by="reversal_mirrors_original",
     ),
     Attack(
         rule=6,

@@ -8,6 +8,7 @@ from operator import or_
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
 from django.core.paginator import Paginator
@@ -25,6 +26,8 @@ from wallet_project.kernel import clock
 EMPTY = "-"
 # How many rows a page shows of what belongs to its object; the list behind it has them all.
 MOST_ROWS = 200
+# How many objects one confirmation may cover: what somebody can still read through.
+MOST_AT_ONCE = 50
 
 
 class BackOffice(admin.AdminSite):
@@ -38,6 +41,12 @@ class BackOffice(admin.AdminSite):
     def get_urls(self) -> list[Any]:
         """Without the way to objects' public pages: they have none, and it stumbles over ids that are no UUID."""
         return [url for url in super().get_urls() if getattr(url, "name", None) != "view_on_site"]
+
+
+class ReasonForm(forms.Form):
+    """Why a member of staff does something; it stays with what was done."""
+
+    reason = forms.CharField(max_length=140, widget=forms.TextInput(attrs={"size": 80}))
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]  # Django's own class takes none at runtime.
