@@ -19,8 +19,9 @@ class JournalTransaction(models.Model):
     - entries come only from the database transaction that made this row: column `xact`, set by default, and
       triggers `journal_xact_is_own`, `ledger_entry_same_transaction`;
     - all entries carry this row's `created_at`: trigger `ledger_entry_same_time`;
-    - reversals never exceed their original: `reversal_within_original`; they go back between the same families, in the
-      same currency: `reversal_mirrors_original`, `reversal_same_currency`; none is reversed: `reversal_not_of_reversal`.
+    - reversals never exceed their original: `reversal_within_original`; they go back between the same families in the
+      same currency: `reversal_mirrors_original`, `reversal_same_currency`; and are not reversed themselves:
+      `reversal_not_of_reversal`.
 
     `response` is what the caller was answered, null where the answer follows from the row itself.
     """
