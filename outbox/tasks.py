@@ -20,7 +20,7 @@ _relay = Relay()
 _PURGE_SECONDS = 60
 
 
-@shared_task(name="outbox.tasks.relay", acks_late=False)
+@shared_task(name="outbox.tasks.relay")
 def relay() -> None:
     """Publish what waits. A tick that is lost or comes twice is harmless: the next is a moment away."""
     try:

@@ -156,8 +156,9 @@ CACHES = {
 }
 CELERY_BROKER_URL = ENV.redis_url
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_TASK_ACKS_LATE = True
-CELERY_TASK_REJECT_ON_WORKER_LOST = True
+# Acknowledged when taken, not when done: all tasks are ticks, and what a killed worker leaves undone the next tick finds
+# in the database. Acknowledged late, a task that kills its worker would come back at once, for ever.
+CELERY_TASK_ACKS_LATE = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
