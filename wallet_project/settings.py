@@ -156,7 +156,7 @@ CACHES = {
 }
 CELERY_BROKER_URL = ENV.redis_url
 CELERY_TASK_IGNORE_RESULT = True
-# Acknowledged when taken, not when done: all tasks are ticks, and what a killed worker leaves undone the next tick finds
+# Acknowledged when taken, not when done: tasks are ticks, and what a killed worker leaves undone the next tick finds
 # in the database. Acknowledged late, a task that kills its worker would come back at once, for ever.
 CELERY_TASK_ACKS_LATE = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
