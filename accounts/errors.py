@@ -1,10 +1,15 @@
 """Refusals of sign-up and of the account model."""
 
-from wallet_project.kernel.errors import FieldError, InvalidRequest, NotFound
+from wallet_project.kernel.db import LostRace
+from wallet_project.kernel.errors import DomainError, FieldError, IllegalState, InvalidRequest, NotFound
 
 
 class AccountNotFound(NotFound):
     """No such account for this caller; somebody else's, a system account and a shard answer the same."""
+
+
+class TierNotFound(NotFound):
+    """No such tier in the wallet's currency."""
 
 
 class UsernameTaken(InvalidRequest):
@@ -21,3 +26,9 @@ class PasswordRefused(InvalidRequest):
     def __init__(self, reasons: list[str]) -> None:
         fields = [FieldError(field="password", code="too_weak", detail=reason) for reason in reasons]
         super().__init__("The password is too weak.", fields=fields)
+
+
+CONSTRAINTS: dict[str, type[DomainError] | type[LostRace]] = {
+    "tier_name_unique": IllegalState,
+    "account_tier_fits": TierNotFound,
+}

@@ -62,6 +62,33 @@ class AccountQuerySet(models.QuerySet["Account"]):
         return self.annotate(frozen=models.Exists(open_freeze))
 
 
+class Tier(models.Model):
+    """What a wallet of this tier may pay out at most, in minor units; a limit that is null is none.
+
+    What counts are transfers, holds and withdrawals; the ledger keeps the count. A tier never changes, so that a
+    refusal can be understood later: trigger `tier_is_kept`. Other figures are another tier.
+    """
+
+    name = models.CharField(max_length=64)
+    currency = CurrencyField()
+    single_limit = models.BigIntegerField(null=True, blank=True)  # of one transaction
+    daily_limit = models.BigIntegerField(null=True, blank=True)  # of all on one business date
+    created_at = models.DateTimeField(db_default=TransactionNow())
+
+    class Meta:
+        db_table = "tier"
+        constraints = [
+            models.UniqueConstraint(name="tier_name_unique", fields=["name", "currency"]),
+            models.CheckConstraint(
+                name="tier_limits_positive",
+                condition=(Q(single_limit=None) | Q(single_limit__gt=0)) & (Q(daily_limit=None) | Q(daily_limit__gt=0)),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.currency}"
+
+
 class Account(models.Model):
     """An account of the book; a wallet is a user's account.
 
@@ -71,7 +98,8 @@ class Account(models.Model):
     - a wallet's balance stays exact for every JSON client: `account_balance_within_maximum`;
     - owner, currency, kind, parent, shard and allow_negative never change: trigger `account_identity_is_fixed`;
     - no account is ever deleted: trigger `account_is_kept`;
-    - a shard belongs to a family of its own kind, owner and currency: trigger `account_shard_matches_parent`.
+    - a shard belongs to a family of its own kind, owner and currency: trigger `account_shard_matches_parent`;
+    - a tier is a wallet's, in its currency: trigger `account_tier_fits`.
 
     Amounts are in minor units of the currency. CLOSED is final; FROZEN is not stored: it is who has an open freeze.
     """
@@ -100,6 +128,7 @@ class Account(models.Model):
         "self", on_delete=models.PROTECT, null=True, blank=True, related_name="shards", db_index=False
     )
     shard_no = models.SmallIntegerField(null=True, blank=True)
+    tier = models.ForeignKey(Tier, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False)
     last_entry_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(db_default=TransactionNow())
 

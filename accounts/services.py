@@ -10,9 +10,21 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
 from django.db.models import QuerySet
 
-from accounts.errors import AccountNotFound, PasswordRefused, UsernameTaken
-from accounts.models import Account, AccountQuerySet, Freeze, Thaw, User
-from wallet_project.kernel.db import demand_transaction, lock_rows, run_in_transaction, violated_constraint
+from accounts.errors import (
+    CONSTRAINTS,
+    AccountNotFound,
+    PasswordRefused,
+    TierNotFound,
+    UsernameTaken,
+)
+from accounts.models import Account, AccountQuerySet, Freeze, Thaw, Tier, User
+from wallet_project.kernel.db import (
+    demand_transaction,
+    lock_rows,
+    run_in_transaction,
+    translated,
+    violated_constraint,
+)
 from wallet_project.kernel.errors import IllegalState
 from wallet_project.kernel.throttle import Limit, throttle
 
@@ -102,6 +114,51 @@ def close_wallet(*, account_id: int, owner_id: int) -> Account:
     account.status = Account.Status.CLOSED
     account.save(update_fields=["status"])
     return account
+
+
+def define_tier(*, name: str, currency: str, single_limit: int | None, daily_limit: int | None) -> Tier:
+    """Make a tier; one is never changed, so other figures need another name. A use case of its own.
+
+    Args:
+        single_limit: the most that may be paid out at once, in minor units; None for no such limit.
+        daily_limit: the most that may be paid out in a business day, likewise.
+
+    Raises:
+        IllegalState: there is one of that name in that currency.
+    """
+    with translated(CONSTRAINTS):
+        return run_in_transaction(
+            lambda: Tier.objects.create(
+                name=name, currency=currency, single_limit=single_limit, daily_limit=daily_limit
+            )
+        )
+
+
+def set_tier(*, account_id: int, name: str | None) -> Account:
+    """Give a wallet the tier of that name in its currency, or none; a use case of its own, with its own transaction.
+
+    What the wallet has paid out today counts under the new tier, too.
+
+    Raises:
+        AccountNotFound: there is no such wallet.
+        TierNotFound: there is no such tier in the wallet's currency.
+    """
+
+    def work() -> Account:
+        # Under the account's lock: whoever pays out meanwhile does so under one tier or the other.
+        account = _locked_wallet(Account.objects.wallets(), account_id)
+        account.tier = None if name is None else _tier(name, account.currency)
+        account.save(update_fields=["tier"])
+        return account
+
+    return run_in_transaction(work)
+
+
+def _tier(name: str, currency: str) -> Tier:
+    tier = Tier.objects.filter(name=name, currency=currency).first()
+    if tier is None:
+        raise TierNotFound(f"There is no tier {name} in {currency}.")
+    return tier
 
 
 def freeze(*, account_id: int, cause: str, reason: str, staff_id: int) -> Freeze:

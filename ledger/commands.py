@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -31,12 +31,16 @@ class Leg:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoneyEvent:
-    """Which event a command leaves in the outbox; ids are wallets, None is the outside."""
+    """Which event a command leaves in the outbox; ids are wallets, None is the outside.
+
+    `facts` are more keys of the payload, in API names: the hold or the order that the money belongs to.
+    """
 
     topic: str
     key_account_id: int
     from_account_id: int | None
     to_account_id: int | None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,9 @@ class Command:
         event: what to tell the world; None only for a consolidation.
         stamp: the initiator's sign-in stamp, checked after the locks; None for what the service does by itself.
         reverses_id: the transaction that this one reverses.
+        continues_id: the opening whose money on hold this one spends or releases.
+        payee_id: the wallet that the money is meant for though no leg touches it yet. It must be another one, open, and
+            in the same currency; it is not locked.
 
     Raises:
         ValueError: the legs cannot balance, whatever the accounts: a fault of the caller's code.
@@ -67,6 +74,9 @@ class Command:
     reference: str = ""
     metadata: Mapping[str, Any] | None = None
     reverses_id: UUID | None = None
+    continues_id: UUID | None = None
+    payee_id: int | None = None
+    transaction_id: UUID | None = None
 
     def __post_init__(self) -> None:
         amounts = [leg.amount for leg in self.legs]

@@ -2,7 +2,15 @@
 
 from accounts.errors import AccountNotFound
 from wallet_project.kernel.db import LostRace
-from wallet_project.kernel.errors import Conflict, DomainError, NotFound, Retry, RuleViolation, Unavailable
+from wallet_project.kernel.errors import (
+    Conflict,
+    DomainError,
+    IllegalState,
+    NotFound,
+    Retry,
+    RuleViolation,
+    Unavailable,
+)
 
 
 class TransactionNotFound(NotFound):
@@ -46,6 +54,14 @@ class CurrencyMismatch(RuleViolation):
     title = "Currency mismatch"
 
 
+class LimitExceeded(RuleViolation):
+    """The wallet's tier allows no such outflow; `fields` names the limit and what is left of it."""
+
+    code = "limit_exceeded"
+    title = "Limit exceeded"
+    retry = Retry.SAME_KEY
+
+
 class InsufficientFunds(RuleViolation):
     """The account to be debited does not hold the amount."""
 
@@ -60,6 +76,20 @@ class BalanceLimitExceeded(RuleViolation):
     code = "balance_limit_exceeded"
     title = "Balance limit exceeded"
     retry = Retry.SAME_KEY
+
+
+class CaptureExceedsHold(RuleViolation):
+    """More would be taken than is on hold."""
+
+    code = "capture_exceeds_hold"
+    title = "Capture exceeds hold"
+
+
+class MoneyOnHold(IllegalState):
+    """A wallet that is to be closed has money on hold."""
+
+    def __init__(self, detail: str = "The account has money on hold.") -> None:
+        super().__init__(detail)
 
 
 class AlreadyReversed(Conflict):
@@ -98,6 +128,10 @@ CONSTRAINTS: dict[str, type[DomainError] | type[LostRace]] = {
     "ledger_entry_account_not_frozen": AccountFrozen,
     "ledger_entry_account_fk": AccountNotFound,
     "ledger_entry_balanced": CurrencyMismatch,
+    "account_outflow_within_limit": LimitExceeded,
+    "account_outflow_within_single_limit": LimitExceeded,
+    "held_money_within_amount": CaptureExceedsHold,
+    "account_closed_holds_nothing": MoneyOnHold,
     "ledger_entry_not_ahead": ClockAhead,
     "reversal_within_original": ReversalExceedsOriginal,
     "reversal_not_of_reversal": NotReversible,

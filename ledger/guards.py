@@ -56,7 +56,20 @@ TRIGGERS: dict[str, dict[str, str]] = {
             "BEFORE INSERT FOR EACH ROW WHEN ((new.parent_id IS NOT NULL))"
             " EXECUTE FUNCTION account_shard_matches_parent()"
         ),
+        "account_tier_fits": (
+            "BEFORE INSERT OR UPDATE OF tier_id FOR EACH ROW WHEN ((new.tier_id IS NOT NULL))"
+            " EXECUTE FUNCTION account_tier_fits()"
+        ),
+        "account_outflow_follows_tier": (
+            "AFTER UPDATE OF tier_id FOR EACH ROW WHEN ((old.tier_id IS DISTINCT FROM new.tier_id))"
+            " EXECUTE FUNCTION account_outflow_follows_tier()"
+        ),
+        "account_closed_holds_nothing": (
+            "BEFORE UPDATE FOR EACH ROW WHEN ((((new.status)::text = 'CLOSED'::text)"
+            " AND ((old.status)::text <> 'CLOSED'::text))) EXECUTE FUNCTION account_closed_holds_nothing()"
+        ),
     },
+    "tier": _kept("tier"),
     "account_freeze": _kept("freeze"),
     "account_thaw": _kept("thaw"),
     "journal_transaction": {
@@ -86,6 +99,20 @@ TRIGGERS: dict[str, dict[str, str]] = {
         ),
         "reversal_budget_is_kept": _refuses("DELETE FOR EACH ROW", "reversal_budget_by_entry"),
         "reversal_budget_is_not_truncated": _refuses("TRUNCATE FOR EACH STATEMENT", "reversal_budget_by_entry"),
+    },
+    "held_money": {
+        "held_money_by_entry": _refuses(
+            "INSERT OR UPDATE FOR EACH ROW WHEN ((CURRENT_USER <> 'wallet_book'::name))", "held_money_by_entry"
+        ),
+        "held_money_is_kept": _refuses("DELETE FOR EACH ROW", "held_money_by_entry"),
+        "held_money_is_not_truncated": _refuses("TRUNCATE FOR EACH STATEMENT", "held_money_by_entry"),
+    },
+    "account_outflow": {
+        "account_outflow_by_entry": _refuses(
+            "INSERT OR DELETE OR UPDATE FOR EACH ROW WHEN ((CURRENT_USER <> 'wallet_book'::name))",
+            "account_outflow_by_entry",
+        ),
+        "account_outflow_is_not_truncated": _refuses("TRUNCATE FOR EACH STATEMENT", "account_outflow_by_entry"),
     },
     "idempotency_record": _kept("idempotency_record"),
     "outbox_event": {
@@ -128,11 +155,12 @@ _DETACHED = """
        AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid) ORDER BY relname
 """
 
-# What the triggers call, and whatever acts with its owner's rights.
+# What the triggers call, and whatever acts with its owner's rights or the book's.
 _LIVE_FUNCTIONS = """
     SELECT proname, prosrc FROM pg_proc p
      WHERE pronamespace = 'public'::regnamespace
-       AND (prosecdef OR EXISTS (SELECT FROM pg_trigger WHERE tgfoid = p.oid AND NOT tgisinternal))
+       AND (prosecdef OR proowner = 'wallet_book'::regrole
+            OR EXISTS (SELECT FROM pg_trigger WHERE tgfoid = p.oid AND NOT tgisinternal))
      ORDER BY proname
 """
 

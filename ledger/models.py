@@ -21,7 +21,14 @@ class JournalTransaction(models.Model):
     - all entries carry this row's `created_at`: trigger `ledger_entry_same_time`;
     - reversals never exceed their original: `reversal_within_original`; they go back between the same families in the
       same currency: `reversal_mirrors_original`, `reversal_same_currency`; and are not reversed themselves:
-      `reversal_not_of_reversal`.
+      `reversal_not_of_reversal`;
+    - each type has its own kinds of account on either side, and a consolidation stays within one family:
+      `ledger_entry_fits_type`;
+    - an opening (HOLD, WITHDRAWAL) sets money aside, and no more of it is spent or released than there is, by those
+      that continue it (CAPTURE, SETTLEMENT, RELEASE): `journal_continues_opening`, `held_money_continues_opening`,
+      `held_money_within_amount`;
+    - a wallet with a tier pays out no more than that allows: `account_outflow_within_single_limit`,
+      `account_outflow_within_limit`.
 
     `response` is what the caller was answered, null where the answer follows from the row itself.
     """
@@ -33,11 +40,15 @@ class JournalTransaction(models.Model):
         HOLD = "HOLD", "Hold"
         CAPTURE = "CAPTURE", "Capture"
         RELEASE = "RELEASE", "Release"
+        SETTLEMENT = "SETTLEMENT", "Settlement"
+        RETURN = "RETURN", "Return"
         REVERSAL = "REVERSAL", "Reversal"
         CHARGEBACK = "CHARGEBACK", "Chargeback"
         CONSOLIDATION = "CONSOLIDATION", "Consolidation"
 
     MOVES_FROZEN = (Type.REVERSAL, Type.CHARGEBACK, Type.CONSOLIDATION)
+    OPENINGS = (Type.HOLD, Type.WITHDRAWAL)
+    LIMITED = (Type.TRANSFER, Type.HOLD, Type.WITHDRAWAL)
 
     id = models.UUIDField(primary_key=True, default=clock.new_id, db_default=models.Func(function="gen_random_uuid"))
     idempotency_key = models.CharField(max_length=64)
@@ -56,6 +67,9 @@ class JournalTransaction(models.Model):
     reverses = models.ForeignKey(
         "self", on_delete=models.PROTECT, null=True, blank=True, related_name="reversals", db_index=False
     )
+    continues = models.ForeignKey(
+        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="continuations", db_index=False
+    )
     reference = models.CharField(max_length=140, blank=True, default="", db_default="")
     metadata = models.JSONField(null=True, blank=True)
 
@@ -72,10 +86,17 @@ class JournalTransaction(models.Model):
                 name="journal_reversal_has_original",
                 condition=Q(reverses=None) & ~Q(type="REVERSAL") | Q(reverses__isnull=False, type="REVERSAL"),
             ),
+            models.CheckConstraint(
+                name="journal_continues_opening",
+                condition=Q(continues=None) & ~Q(type__in=["CAPTURE", "RELEASE", "SETTLEMENT"])
+                | Q(continues__isnull=False, type__in=["CAPTURE", "RELEASE", "SETTLEMENT"]),
+            ),
         ]
         indexes = [
             # From an original to its reversals; nearly all rows reverse nothing.
             models.Index(name="journal_reverses", fields=["reverses"], condition=Q(reverses__isnull=False)),
+            # From an opening to what became of its money.
+            models.Index(name="journal_continues", fields=["continues"], condition=Q(continues__isnull=False)),
             # The admin's list, newest first, and its date filter.
             models.Index(name="journal_created_at", fields=["created_at"]),
         ]
@@ -142,6 +163,69 @@ class ReversalBudget(models.Model):
 
     def __str__(self) -> str:
         return f"budget of {self.transaction_id}"
+
+
+class HeldMoney(models.Model):
+    """What an opening (a HOLD or a WITHDRAWAL) has set aside of a wallet's money, and what became of it; minor units.
+
+    Written by the trigger `ledger_entry_balanced` alone: the opening makes the row; a CAPTURE or a SETTLEMENT spends, a
+    RELEASE gives back. The CHECK decides and the row's lock serialises, so that no money on hold goes out twice. A
+    wallet with money on hold cannot be closed: trigger `account_closed_holds_nothing`.
+    """
+
+    transaction = models.OneToOneField(
+        JournalTransaction, on_delete=models.PROTECT, primary_key=True, related_name="held_money"
+    )
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="+", db_index=False)
+    hold_account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="+", db_index=False)
+    amount = models.BigIntegerField()
+    spent = models.BigIntegerField(default=0, db_default=0)
+    released = models.BigIntegerField(default=0, db_default=0)
+
+    class Meta:
+        db_table = "held_money"
+        constraints = [
+            models.CheckConstraint(
+                name="held_money_within_amount",
+                condition=Q(amount__gt=0, spent__gte=0, released__gte=0, amount__gte=F("spent") + F("released")),
+            ),
+        ]
+        indexes = [
+            # What a wallet has on hold now; nearly all rows are used up.
+            models.Index(
+                name="held_money_open",
+                fields=["account"],
+                condition=Q(amount__gt=F("spent") + F("released")),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"held by {self.transaction_id}"
+
+
+class AccountOutflow(models.Model):
+    """What a wallet with a tier has paid out on the business date of its last payment, and at most might; minor units.
+
+    Written by the trigger `ledger_entry_balanced` alone: a new date begins from the entries of that date, and so does
+    the count under another tier (trigger `account_outflow_follows_tier`). A RELEASE gives back what its opening had
+    counted, as long as that date goes on.
+    """
+
+    account = models.OneToOneField(Account, on_delete=models.PROTECT, primary_key=True, related_name="+")
+    business_date = models.DateField()
+    spent = models.BigIntegerField()
+    most = models.BigIntegerField(null=True, blank=True)
+
+    class Meta:
+        db_table = "account_outflow"
+        constraints = [
+            models.CheckConstraint(
+                name="account_outflow_within_limit", condition=Q(most=None) | Q(spent__lte=F("most"))
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"outflow of {self.account_id} on {self.business_date}"
 
 
 class IdempotencyRecord(models.Model):
@@ -212,6 +296,7 @@ class ReconciliationFinding(models.Model):
         BOOK_SUM = "BOOK_SUM", "All entries of a currency do not sum to zero"
         ACCOUNT_BALANCE = "ACCOUNT_BALANCE", "Balance is not the sum of the account's entries"
         BALANCE_AFTER = "BALANCE_AFTER", "Balance after an entry is not the sum up to it"
+        HELD_MONEY = "HELD_MONEY", "A HOLD account is not what its openings have left"
         GUARD = "GUARD", "What holds a rule is missing, altered or switched off"
 
     run = models.ForeignKey(ReconciliationRun, on_delete=models.PROTECT, related_name="findings")

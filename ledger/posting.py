@@ -26,6 +26,7 @@ from ledger.errors import (
     SameAccount,
 )
 from ledger.keys import LOOK_UP, Key, KnownKey, known_keys, look_up_parameters
+from ledger.limits import LIMITS, Allowance, allowances, limited_accounts
 from ledger.models import JournalTransaction
 from outbox.services import EVENT_NAMESPACE, Event, event_insert
 from wallet_project.kernel import clock
@@ -40,13 +41,15 @@ FROZEN = """
     SELECT f.account_id FROM account_freeze f
      WHERE f.account_id = ANY(%s) AND NOT EXISTS (SELECT FROM account_thaw t WHERE t.freeze_id = f.id)
 """
+PAYEES = "SELECT id, currency, status FROM account WHERE id = ANY(%s) AND kind = 'WALLET' AND parent_id IS NULL"
 # In the order of the keys, so that two calls that share keys never wait for each other crosswise.
 INSERT_JOURNAL = """
     INSERT INTO journal_transaction
-           (id, initiator_id, idempotency_key, type, fingerprint, reverses_id, reference, metadata, created_at)
+           (id, initiator_id, idempotency_key, type, fingerprint, reverses_id, continues_id, reference, metadata,
+            created_at)
     SELECT j.*, %s
-      FROM unnest(%s::uuid[], %s::bigint[], %s::varchar[], %s::varchar[], %s::bytea[], %s::uuid[], %s::varchar[],
-                  %s::jsonb[]) AS j
+      FROM unnest(%s::uuid[], %s::bigint[], %s::varchar[], %s::varchar[], %s::bytea[], %s::uuid[], %s::uuid[],
+                  %s::varchar[], %s::jsonb[]) AS j
 """
 INSERT_ENTRIES = """
     INSERT INTO ledger_entry (transaction_id, account_id, amount, created_at)
@@ -55,9 +58,20 @@ INSERT_ENTRIES = """
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payee:
+    """A wallet that money is meant for, as it is now; nobody holds its lock."""
+
+    currency: str
+    status: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Book:
-    """What a decision rests on, read after the locks. `balances` run along with the commands accepted so far."""
+    """What a decision rests on, read after the locks.
+
+    `balances` and `allowances` run along with the commands accepted so far.
+    """
 
     now: datetime
     accounts: Mapping[int, Account]
@@ -65,6 +79,8 @@ class Book:
     stamps: Mapping[int, str]  # of the initiators who are active
     frozen: frozenset[int]
     balances: dict[int, int]
+    payees: Mapping[int, Payee]
+    allowances: Mapping[int, Allowance]  # of the wallets with a tier
 
 
 def read_book(commands: Sequence[Command], accounts: Mapping[int, Account]) -> Book:
@@ -72,26 +88,42 @@ def read_book(commands: Sequence[Command], accounts: Mapping[int, Account]) -> B
     keys = {(command.initiator_id, command.key) for command in commands}
     initiators = sorted({command.initiator_id for command in commands if command.stamp is not None})
     families = sorted({id_ for account in accounts.values() for id_ in (account.pk, account.parent_id) if id_})
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "; ".join([CLOCK, LOOK_UP, INITIATORS, FROZEN]), [*look_up_parameters(keys), initiators, families]
-        )
-        (clock_now,) = cursor.fetchone()
-        cursor.nextset()
-        known = dict(known_keys(cursor.fetchall()))
-        cursor.nextset()
-        stamps = {id_: stamp_of(password) for id_, is_active, password in cursor.fetchall() if is_active}
-        cursor.nextset()
-        frozen = frozenset(row[0] for row in cursor.fetchall())
+    payees = sorted({command.payee_id for command in commands if command.payee_id is not None})
+    limited = limited_accounts(accounts.values())
+    (clock_row,), known, users, frozen, *rest = _read(
+        [
+            (CLOCK, []),
+            (LOOK_UP, look_up_parameters(keys)),
+            (INITIATORS, [initiators]),
+            (FROZEN, [families]),
+            # What few commands need costs the others nothing.
+            *([(PAYEES, [payees])] if payees else []),
+            *([(LIMITS, [limited])] if limited else []),
+        ]
+    )
     last_entries = [account.last_entry_at for account in accounts.values() if account.last_entry_at]
     return Book(
-        now=max([clock_now, *last_entries]),
+        now=max([clock_row[0], *last_entries]),
         accounts=accounts,
-        known=known,
-        stamps=stamps,
-        frozen=frozen,
+        known=dict(known_keys(known)),
+        stamps={id_: stamp_of(password) for id_, is_active, password in users if is_active},
+        frozen=frozenset(row[0] for row in frozen),
         balances={account.pk: account.balance for account in accounts.values()},
+        payees={id_: Payee(currency=currency, status=status) for id_, currency, status in (rest[0] if payees else [])},
+        allowances=allowances(rest[-1]) if limited else {},
     )
+
+
+def _read(statements: Sequence[tuple[str, list[Any]]]) -> list[list[tuple[Any, ...]]]:
+    """The rows of several statements, in one round trip."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "; ".join(text for text, _ in statements), [value for _, values in statements for value in values]
+        )
+        results = [cursor.fetchall()]
+        while cursor.nextset():
+            results.append(cursor.fetchall())
+    return results
 
 
 def decide(command: Command, book: Book) -> Outcome | None:
@@ -123,14 +155,20 @@ def _replayed(command: Command, known: KnownKey) -> Posted:
 
 
 def _check_accounts(command: Command, book: Book) -> None:
-    if len({leg.account_id for leg in command.legs}) < len(command.legs):
+    # Those that somebody named; who named the system account that was drawn shall not learn that it is one.
+    ids = [leg.account_id for leg in command.legs if leg.kind == Account.Kind.WALLET]
+    ids += [] if command.payee_id is None else [command.payee_id]
+    if len(set(ids)) < len(ids):
         raise SameAccount("The source and the destination are the same account.")
     for leg in command.legs:
         if not _exists_for(leg, book.accounts.get(leg.account_id)):
             raise AccountNotFound(f"There is no account {leg.account_id}.")
-    for leg in command.legs:
-        if book.accounts[leg.account_id].status == Account.Status.CLOSED:
-            raise AccountClosed(f"Account {leg.account_id} is closed.")
+    if command.payee_id is not None and command.payee_id not in book.payees:
+        raise AccountNotFound(f"There is no account {command.payee_id}.")
+    parties: Mapping[int, Account | Payee] = {**book.payees, **book.accounts}
+    for id_ in ids:
+        if parties[id_].status == Account.Status.CLOSED:
+            raise AccountClosed(f"Account {id_} is closed.")
     if command.type not in JournalTransaction.MOVES_FROZEN:
         for leg in command.legs:
             account = book.accounts[leg.account_id]
@@ -150,8 +188,12 @@ def _check_money(command: Command, book: Book) -> None:
     for leg in command.legs:
         currency = book.accounts[leg.account_id].currency
         sums[currency] = sums.get(currency, 0) + leg.amount
-    if any(sums.values()):
+    if any(sums.values()) or (command.payee_id is not None and book.payees[command.payee_id].currency not in sums):
         raise CurrencyMismatch("The accounts' currencies differ.")
+    if command.type in JournalTransaction.LIMITED:
+        for leg in command.legs:
+            if leg.amount < 0 and leg.account_id in book.allowances:
+                book.allowances[leg.account_id].check(-leg.amount)
     for leg in command.legs:
         account = book.accounts[leg.account_id]
         missing = -leg.amount - book.balances[account.pk]
@@ -164,10 +206,12 @@ def _check_money(command: Command, book: Book) -> None:
 
 
 def accept(command: Command, book: Book) -> UUID:
-    """Count an accepted command in, so that the next one may spend what this one brought. Returns its new id."""
-    transaction_id = clock.new_id()
+    """Count an accepted command in, so that the next one may spend what this one brought. Returns its id."""
+    transaction_id = command.transaction_id or clock.new_id()
     for leg in command.legs:
         book.balances[leg.account_id] += leg.amount
+        if leg.amount < 0 and leg.account_id in book.allowances and command.type in JournalTransaction.LIMITED:
+            book.allowances[leg.account_id].spent -= leg.amount
     book.known[command.initiator_id, command.key] = KnownKey(
         fingerprint=command.fingerprint,
         transaction_id=transaction_id,
@@ -211,12 +255,13 @@ def _journal_columns(commands: Sequence[tuple[UUID, Command]]) -> list[list[Any]
             command.type,
             command.fingerprint,
             command.reverses_id,
+            command.continues_id,
             command.reference,
             None if command.metadata is None else Jsonb(command.metadata),
         )
         for id_, command in commands
     ]
-    return _columns(rows, 8)
+    return _columns(rows, 9)
 
 
 def _columns(rows: Iterable[tuple[Any, ...]], width: int) -> list[list[Any]]:
@@ -235,6 +280,7 @@ def _event(transaction_id: UUID, command: Command, book: Book) -> Event:
         "currency": book.accounts[command.legs[0].account_id].currency,
         "type": command.type,
         "occurredAt": clock.rfc3339(book.now),
+        **event.facts,
     }
     return Event(
         event_id=uuid5(EVENT_NAMESPACE, str(transaction_id)),

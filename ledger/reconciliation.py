@@ -86,6 +86,16 @@ ACCOUNTS = """
       ) AS fault ON true
 """
 
+# In one statement, and so in one snapshot: what is on hold, and what the accounts have that it should be in.
+HELD_MONEY = """
+    SELECT a.id, a.currency, coalesce(h.total, 0), a.balance
+      FROM account a
+      LEFT JOIN (SELECT hold_account_id, sum(amount - spent - released) AS total FROM held_money
+                  WHERE amount > spent + released GROUP BY hold_account_id) AS h ON h.hold_account_id = a.id
+     WHERE a.kind = 'HOLD' AND a.balance <> coalesce(h.total, 0)
+     ORDER BY a.id
+"""
+
 # One winner, whoever comes at the same moment: the row is new, or failed, or its worker is dead.
 CLAIM = """
     INSERT INTO reconciliation_run AS run (business_date) VALUES (%s)
@@ -169,7 +179,7 @@ def _conduct(run: ReconciliationRun) -> ReconciliationRun:
 
 
 def _findings(run: ReconciliationRun) -> Findings:
-    for check in (_check_guards, _check_book, _check_transactions, _check_accounts):
+    for check in (_check_guards, _check_book, _check_held_money, _check_transactions, _check_accounts):
         for finding in islice(check(run), MOST_FINDINGS):
             logger.critical("reconciliation %d: %s", run.pk, finding)
             yield finding
@@ -206,6 +216,19 @@ def _check_book(run: ReconciliationRun) -> Findings:
     for currency, total in _read(BOOK_SUMS):
         yield ReconciliationFinding(
             run=run, check_name=Check.BOOK_SUM, currency=currency, expected=0, actual=_bigint(total)
+        )
+    _report_progress(run)
+
+
+def _check_held_money(run: ReconciliationRun) -> Findings:
+    for account_id, currency, expected, actual in _read(HELD_MONEY):
+        yield ReconciliationFinding(
+            run=run,
+            check_name=Check.HELD_MONEY,
+            account_id=account_id,
+            currency=currency,
+            expected=_bigint(expected),
+            actual=actual,
         )
     _report_progress(run)
 

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from ledger.errors import AlreadyReversed, NotReversible, ReversalExceedsOriginal
+from ledger.holdings import find_holding
 from ledger.models import JournalTransaction
 
 REVERSIBLE = (JournalTransaction.Type.TRANSFER, JournalTransaction.Type.CAPTURE)
@@ -50,18 +51,24 @@ class Original:
 
 
 def find_original(transaction_id: UUID) -> Original | None:
-    """The transaction, its legs and what went back of it so far; None if there is no such transaction."""
+    """The transaction, its legs and what went back of it so far; None if there is no such transaction.
+
+    What a capture took goes back to the wallet from which it was set aside.
+    """
     journal = JournalTransaction.objects.select_related("reversal_budget").filter(pk=transaction_id).first()
     if journal is None:
         return None
     legs: list[tuple[Any, ...]] = list(
         journal.entries.filter(created_at=journal.created_at).order_by("id").values_list("account_id", "amount")
     )
+    holding = find_holding(journal.continues_id) if journal.continues_id is not None else None
     budget = getattr(journal, "reversal_budget", None)
     return Original(
         transaction_id=journal.pk,
         type=journal.type,
-        debited_account_ids=tuple(account_id for account_id, amount in legs if amount < 0),
+        debited_account_ids=(
+            (holding.account_id,) if holding else tuple(account_id for account_id, amount in legs if amount < 0)
+        ),
         credited_account_ids=tuple(account_id for account_id, amount in legs if amount > 0),
         amount=sum(amount for _, amount in legs if amount > 0),
         reversed_amount=budget.reversed if budget else 0,

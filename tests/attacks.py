@@ -163,12 +163,19 @@ def event(cursor: Cursor, transaction_id: UUID) -> None:
     )
 
 
-def journal_sql(*, transaction: str = "new", type: str = "TRANSFER", at: str = "now()", reverses: str = "NULL") -> str:
-    """A journal row whose key nobody has used; `transaction` and `reverses` are names of the scene."""
-    original = reverses if reverses == "NULL" else f"%({reverses})s"
+def journal_sql(
+    *,
+    transaction: str = "new",
+    type: str = "TRANSFER",
+    at: str = "now()",
+    reverses: str = "NULL",
+    continues: str = "NULL",
+) -> str:
+    """A journal row whose key nobody has used; `transaction`, `reverses` and `continues` are names of the scene."""
+    original, opening = (name if name == "NULL" else f"%({name})s" for name in (reverses, continues))
     return (
-        "INSERT INTO journal_transaction (id, idempotency_key, type, reverses_id, created_at)"
-        f" VALUES (%({transaction})s, 'attack:{transaction}', '{type}', {original}, {at});"
+        "INSERT INTO journal_transaction (id, idempotency_key, type, reverses_id, continues_id, created_at)"
+        f" VALUES (%({transaction})s, 'attack:{transaction}', '{type}', {original}, {opening}, {at});"
     )
 
 
@@ -180,12 +187,18 @@ def entries_sql(legs: str, *, transaction: str = "new", at: str = "now()") -> st
 
 
 def posting_sql(
-    legs: str, *, transaction: str = "new", type: str = "TRANSFER", at: str = "now()", reverses: str = "NULL"
+    legs: str,
+    *,
+    transaction: str = "new",
+    type: str = "TRANSFER",
+    at: str = "now()",
+    reverses: str = "NULL",
+    continues: str = "NULL",
 ) -> str:
     """A whole transaction: journal row, entries, event."""
     event_row = f"('wallet.transfers', 'attack', jsonb_build_object('transactionId', %({transaction})s::text))"
     return (
-        journal_sql(transaction=transaction, type=type, at=at, reverses=reverses)
+        journal_sql(transaction=transaction, type=type, at=at, reverses=reverses, continues=continues)
         + entries_sql(legs, transaction=transaction, at=at)
         + f"INSERT INTO outbox_event (topic, key, payload) VALUES {event_row};"
     )
@@ -210,6 +223,8 @@ class Scene:
     clearing: int  # the shard of BANK_CLEARING in VND that brought the money, below zero
     hold: int  # a shard of HOLD in VND, empty
     lender: int  # a shard of RECEIVABLE in VND, which may go below zero, without entries
+    outside: int  # a shard of BANK_CLEARING in VND without entries
+    fresh: int  # a wallet in VND without entries, of the payer's
     payer_user: int
     payee_user: int
     paid: UUID  # the transaction in which the payer paid the payee 1 000

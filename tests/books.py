@@ -42,6 +42,27 @@ FAULTS = {
         SELECT o.id FROM outbox_event o LEFT JOIN journal_transaction j ON j.id::text = o.payload ->> 'transactionId'
          WHERE o.payload ->> 'transactionId' IS NOT NULL AND j.id IS NULL""",
     "more went back than came": "SELECT transaction_id FROM reversal_budget WHERE reversed > original",
+    "a HOLD account is not what its openings have left": """
+        SELECT a.id, a.balance, sum(h.amount - h.spent - h.released)
+          FROM account a LEFT JOIN held_money h ON h.hold_account_id = a.id WHERE a.kind = 'HOLD'
+         GROUP BY 1, 2 HAVING a.balance <> coalesce(sum(h.amount - h.spent - h.released), 0)""",
+    "money on hold is not what its transactions say": """
+        SELECT h.transaction_id, h.amount, h.spent, h.released FROM held_money h
+          LEFT JOIN LATERAL (
+              SELECT sum(e.amount) FILTER (WHERE j.id = h.transaction_id) AS amount,
+                     sum(-e.amount) FILTER (WHERE j.type IN ('CAPTURE', 'SETTLEMENT')) AS spent,
+                     sum(-e.amount) FILTER (WHERE j.type = 'RELEASE') AS released
+                FROM journal_transaction j JOIN ledger_entry e ON e.transaction_id = j.id
+               WHERE (j.id = h.transaction_id OR j.continues_id = h.transaction_id)
+                 AND e.account_id = h.hold_account_id) AS book ON true
+         WHERE (h.amount, h.spent, h.released)
+               IS DISTINCT FROM (book.amount, coalesce(book.spent, 0), coalesce(book.released, 0))""",
+    "an opening holds nothing": """
+        SELECT j.id FROM journal_transaction j LEFT JOIN held_money h ON h.transaction_id = j.id
+         WHERE j.type IN ('HOLD', 'WITHDRAWAL') AND h.transaction_id IS NULL""",
+    "a day's outflow is not what its entries say": """
+        SELECT account_id, business_date, spent FROM account_outflow
+         WHERE spent <> account_outflow_of(account_id, business_date)""",
 }
 
 # What migrations made stays; everything else goes.
@@ -52,10 +73,10 @@ WIPE = """
         runs_total, run_seconds_total, failing_since, lagging_since, bloated_since) =
         (0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL);
     DELETE FROM inbox_message; DELETE FROM inbox_parked_message; DELETE FROM notification;
-    DELETE FROM idempotency_record; DELETE FROM reversal_budget;
+    DELETE FROM idempotency_record; DELETE FROM reversal_budget; DELETE FROM held_money; DELETE FROM account_outflow;
     DELETE FROM ledger_entry; DELETE FROM journal_transaction;
     DELETE FROM account_thaw; DELETE FROM account_freeze;
-    DELETE FROM account WHERE kind = 'WALLET';
+    DELETE FROM account WHERE kind = 'WALLET'; DELETE FROM tier;
     UPDATE account SET balance = 0, last_entry_at = NULL WHERE balance <> 0 OR last_entry_at IS NOT NULL;
     DELETE FROM sign_in;
     DELETE FROM django_admin_log; DELETE FROM django_session;
@@ -70,6 +91,8 @@ COUNTED = [
     "idempotency_record",
     "account",
     "reversal_budget",
+    "held_money",
+    "account_outflow",
     "account_freeze",
     "account_thaw",
     "wallet_user",

@@ -64,7 +64,7 @@ def test_the_application_may_execute_the_named_functions_alone(superuser: psycop
         " AND has_function_privilege(%s, oid, 'EXECUTE')",
         [app],
     ).fetchall()
-    assert [name for (name,) in rows] == FUNCTIONS
+    assert sorted(name for (name,) in rows) == FUNCTIONS
 
 
 def test_the_application_makes_nothing(superuser: psycopg.Connection[Any], app: str) -> None:

@@ -5,8 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from accounts.errors import AccountNotFound
-from accounts.models import Account
+from accounts.models import Account, AccountQuerySet
 from ledger.errors import TransactionNotFound
+from ledger.holdings import held_balance
 from ledger.keys import find_key
 from ledger.selectors import HistoryItem, Movement, Position, balance_at, history, movement, reversals_of
 from wallet_project.kernel import clock
@@ -17,36 +18,36 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
+def wallets_of(owner_id: int) -> AccountQuerySet:
+    """The owner's wallets, with `frozen` and `held`."""
+    return Account.objects.owned_by(owner_id).with_frozen().annotate(held=held_balance())
+
+
 def wallet(account_id: int, *, owner_id: int) -> Account:
-    """A wallet of this owner's, with `frozen`.
+    """A wallet of this owner's, with `frozen` and `held`.
 
     Raises:
         AccountNotFound: there is none; somebody else's, a system account and a shard answer the same.
     """
-    account = Account.objects.owned_by(owner_id).with_frozen().filter(pk=account_id).first()
+    account = wallets_of(owner_id).filter(pk=account_id).first()
     if account is None:
         raise AccountNotFound(f"There is no account {account_id}.")
     return account
 
 
 def account_body(account: Account) -> dict[str, Any]:
-    """An account as the API shows it; amounts in minor units."""
+    """An account as the API shows it, of `wallets_of` or opened or closed just now; amounts in minor units."""
     frozen = getattr(account, "frozen", False)
     return {
         "accountId": account.pk,
         "name": account.name or None,
         "currency": account.currency,
         "balance": account.balance,
-        "heldBalance": held_balance(account),
+        "heldBalance": getattr(account, "held", 0),
         "availableBalance": 0 if frozen else account.balance,
         "status": "FROZEN" if frozen else account.status,
         "createdAt": clock.rfc3339(account.created_at),
     }
-
-
-def held_balance(account: Account) -> int:
-    """What has left a wallet for holds and withdrawals under way: nothing, until there are such."""
-    return 0
 
 
 def accounts_page(*, owner_id: int, limit: int, cursor: str | None = None) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def accounts_page(*, owner_id: int, limit: int, cursor: str | None = None) -> di
     Raises:
         InvalidCursor: not of this list.
     """
-    wallets = Account.objects.owned_by(owner_id).with_frozen()
+    wallets = wallets_of(owner_id)
     position = decode_cursor(cursor, of="accounts", length=1)
     if position is not None:
         wallets = wallets.filter(pk__lt=position[0])

@@ -15,15 +15,18 @@ FULL = "SELECT, INSERT, UPDATE, DELETE"
 
 TABLES: dict[str, str] = {
     # The book
-    "account": "SELECT, INSERT (owner_id, currency, name), UPDATE (status, name)",
+    "account": "SELECT, INSERT (owner_id, currency, name), UPDATE (status, name, tier_id)",
     "account_freeze": APPEND,
     "account_thaw": APPEND,
+    "tier": APPEND,
     "journal_transaction": (
         "SELECT, INSERT (id, idempotency_key, type, created_at, initiator_id, fingerprint, response, reverses_id, "
-        "reference, metadata)"
+        "continues_id, reference, metadata)"
     ),
     "ledger_entry": APPEND,
     "reversal_budget": READ,
+    "held_money": READ,
+    "account_outflow": READ,
     "idempotency_record": APPEND,
     "outbox_event": ("SELECT, INSERT, DELETE, UPDATE (published, published_at, attempts, last_error, parked)"),
     "outbox_relay": "SELECT, UPDATE",
@@ -46,7 +49,11 @@ TABLES: dict[str, str] = {
     "django_session": FULL,
 }
 
-FUNCTIONS = ["ledger_add_partition(date)"]
+FUNCTIONS = [
+    "account_outflow_of(bigint,date)",
+    "business_date(timestamp with time zone)",
+    "ledger_add_partition(date)",
+]
 
 
 def apply_grants(connection: BaseDatabaseWrapper) -> None:
@@ -69,6 +76,16 @@ def apply_grants(connection: BaseDatabaseWrapper) -> None:
         ]
         for statement in statements:
             cursor.execute(statement.as_string())
+
+
+def set_business_zone(connection: BaseDatabaseWrapper) -> None:
+    """Tell the database where a business date begins and ends: limits per date are counted by its triggers."""
+    statement = sql.SQL(
+        "CREATE OR REPLACE FUNCTION business_date(moment timestamptz) RETURNS date LANGUAGE sql IMMUTABLE "
+        "SET search_path = pg_catalog, pg_temp AS $$ SELECT (moment AT TIME ZONE {})::date $$"
+    ).format(sql.Literal(settings.BUSINESS_TIME_ZONE))
+    with connection.cursor() as cursor:
+        cursor.execute(statement.as_string())
 
 
 def open_system_families(connection: BaseDatabaseWrapper) -> None:

@@ -126,6 +126,36 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name="Tier",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
+                ),
+                ("name", models.CharField(max_length=64)),
+                ("currency", accounts.models.CurrencyField(max_length=3)),
+                ("single_limit", models.BigIntegerField(blank=True, null=True)),
+                ("daily_limit", models.BigIntegerField(blank=True, null=True)),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.contrib.postgres.functions.TransactionNow()),
+                ),
+            ],
+            options={
+                "db_table": "tier",
+                "constraints": [
+                    models.UniqueConstraint(fields=("name", "currency"), name="tier_name_unique"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("single_limit", None), ("single_limit__gt", 0), _connector="OR"),
+                            models.Q(("daily_limit", None), ("daily_limit__gt", 0), _connector="OR"),
+                        ),
+                        name="tier_limits_positive",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Account",
             fields=[
                 (
@@ -183,6 +213,17 @@ class Migration(migrations.Migration):
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="shards",
                         to="accounts.account",
+                    ),
+                ),
+                (
+                    "tier",
+                    models.ForeignKey(
+                        blank=True,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="accounts.tier",
                     ),
                 ),
             ],

@@ -61,6 +61,25 @@ REVOKE ALL ON FUNCTION account_shard_matches_parent() FROM PUBLIC;
 CREATE TRIGGER account_shard_matches_parent BEFORE INSERT ON account FOR EACH ROW
     WHEN (NEW.parent_id IS NOT NULL) EXECUTE FUNCTION account_shard_matches_parent();
 
+-- A tier is a wallet's, in its currency; one that somebody was refused by stays what it was.
+CREATE FUNCTION account_tier_fits() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NEW.kind <> 'WALLET' OR NEW.parent_id IS NOT NULL
+       OR NOT EXISTS (SELECT FROM public.tier t WHERE t.id = NEW.tier_id AND t.currency = NEW.currency) THEN
+        RAISE EXCEPTION 'tier % does not fit account %', NEW.tier_id, NEW.id
+            USING ERRCODE = '23514', CONSTRAINT = 'account_tier_fits';
+    END IF;
+    RETURN NEW;
+END $$;
+REVOKE ALL ON FUNCTION account_tier_fits() FROM PUBLIC;
+CREATE TRIGGER account_tier_fits BEFORE INSERT OR UPDATE OF tier_id ON account FOR EACH ROW
+    WHEN (NEW.tier_id IS NOT NULL) EXECUTE FUNCTION account_tier_fits();
+CREATE TRIGGER tier_is_kept BEFORE UPDATE OR DELETE ON tier FOR EACH ROW
+    EXECUTE FUNCTION refuse_change('tier_is_kept');
+CREATE TRIGGER tier_is_not_truncated BEFORE TRUNCATE ON tier FOR EACH STATEMENT
+    EXECUTE FUNCTION refuse_change('tier_is_kept');
+
 -- Freezes and thaws are history.
 CREATE TRIGGER freeze_is_kept BEFORE UPDATE OR DELETE ON account_freeze FOR EACH ROW
     EXECUTE FUNCTION refuse_change('freeze_is_kept');
@@ -92,6 +111,7 @@ REVOKE ALL ON FUNCTION account_open_system_families(text) FROM PUBLIC;
 
 UNDO_RULES = """
 DROP FUNCTION account_open_system_families(text);
+DROP FUNCTION account_tier_fits() CASCADE;
 DROP FUNCTION account_shard_matches_parent() CASCADE;
 DROP FUNCTION refuse_change() CASCADE;
 ALTER TABLE account RESET (fillfactor);

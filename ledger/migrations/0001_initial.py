@@ -1,4 +1,4 @@
-"""The journal, the keys and the reversal budgets. Entries: 0002; the rules: 0003."""
+"""The journal, the keys, and what triggers count: reversals, money on hold, outflow. Entries: 0002; the rules: 0003."""
 
 import django.contrib.postgres.functions
 import django.db.models.deletion
@@ -58,6 +58,17 @@ class Migration(migrations.Migration):
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="reversals",
+                        to="ledger.journaltransaction",
+                    ),
+                ),
+                (
+                    "continues",
+                    models.ForeignKey(
+                        blank=True,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="continuations",
                         to="ledger.journaltransaction",
                     ),
                 ),
@@ -130,6 +141,96 @@ class Migration(migrations.Migration):
                 condition=models.Q(("reverses__isnull", False)), fields=["reverses"], name="journal_reverses"
             ),
         ),
+        migrations.CreateModel(
+            name="HeldMoney",
+            fields=[
+                (
+                    "transaction",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        primary_key=True,
+                        related_name="held_money",
+                        serialize=False,
+                        to="ledger.journaltransaction",
+                    ),
+                ),
+                (
+                    "account",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="accounts.account",
+                    ),
+                ),
+                (
+                    "hold_account",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="accounts.account",
+                    ),
+                ),
+                ("amount", models.BigIntegerField()),
+                ("spent", models.BigIntegerField(db_default=0, default=0)),
+                ("released", models.BigIntegerField(db_default=0, default=0)),
+            ],
+            options={
+                "db_table": "held_money",
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("amount__gt", models.F("spent") + models.F("released"))),
+                        fields=["account"],
+                        name="held_money_open",
+                    )
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("amount__gt", 0),
+                            ("amount__gte", models.F("spent") + models.F("released")),
+                            ("released__gte", 0),
+                            ("spent__gte", 0),
+                        ),
+                        name="held_money_within_amount",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="AccountOutflow",
+            fields=[
+                (
+                    "account",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        primary_key=True,
+                        related_name="+",
+                        serialize=False,
+                        to="accounts.account",
+                    ),
+                ),
+                ("business_date", models.DateField()),
+                ("spent", models.BigIntegerField()),
+                ("most", models.BigIntegerField(blank=True, null=True)),
+            ],
+            options={
+                "db_table": "account_outflow",
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("most", None), ("spent__lte", models.F("most")), _connector="OR"),
+                        name="account_outflow_within_limit",
+                    )
+                ],
+            },
+        ),
+        migrations.AddIndex(
+            model_name="journaltransaction",
+            index=models.Index(
+                condition=models.Q(("continues__isnull", False)), fields=["continues"], name="journal_continues"
+            ),
+        ),
         migrations.AddIndex(
             model_name="journaltransaction",
             index=models.Index(fields=["created_at"], name="journal_created_at"),
@@ -155,6 +256,20 @@ class Migration(migrations.Migration):
                     _connector="OR",
                 ),
                 name="journal_reversal_has_original",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="journaltransaction",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("continues", None),
+                        models.Q(("type__in", ["CAPTURE", "RELEASE", "SETTLEMENT"]), _negated=True),
+                    ),
+                    models.Q(("continues__isnull", False), ("type__in", ["CAPTURE", "RELEASE", "SETTLEMENT"])),
+                    _connector="OR",
+                ),
+                name="journal_continues_opening",
             ),
         ),
     ]

@@ -7,6 +7,267 @@ search_path, and refuse to serve any table but the book's own partitions.
 
 from django.db import migrations
 
+OUTFLOW = """
+-- What a wallet has paid out on a business date, from the entries themselves, less what came back of what was set aside
+-- on that date. `business_date` is made by `migrate`, from the settings.
+CREATE FUNCTION account_outflow_of(family bigint, day date) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(-sum(paid.amount), 0)
+               - coalesce(sum((SELECT h.released FROM public.held_money h WHERE h.transaction_id = paid.id)), 0)
+          FROM (SELECT j.id, sum(e.amount) AS amount
+                  FROM public.account a
+                  JOIN public.ledger_entry e ON e.account_id = a.id
+                  JOIN public.journal_transaction j ON j.id = e.transaction_id
+                 WHERE (a.id = family OR a.parent_id = family)
+                   -- Wide enough for every time zone, for the index; the next line decides.
+                   AND e.created_at >= day::timestamp AT TIME ZONE 'UTC' - interval '1 day'
+                   AND e.created_at < day::timestamp AT TIME ZONE 'UTC' + interval '2 days'
+                   AND public.business_date(e.created_at) = day
+                   AND j.type IN ('TRANSFER', 'HOLD', 'WITHDRAWAL')
+                 GROUP BY j.id HAVING sum(e.amount) < 0) AS paid);
+END $$;
+REVOKE ALL ON FUNCTION account_outflow_of(bigint, date) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION account_outflow_of(bigint, date) TO wallet_book;
+
+-- Under another tier the count of the day begins anew, from the entries.
+CREATE FUNCTION account_outflow_follows_tier() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_RELID <> 'public.account'::regclass THEN
+        RAISE EXCEPTION 'only the accounts have tiers' USING ERRCODE = '23514', CONSTRAINT = 'account_outflow_by_entry';
+    END IF;
+    DELETE FROM public.account_outflow WHERE account_id = NEW.id;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER account_outflow_by_entry BEFORE INSERT OR UPDATE OR DELETE ON account_outflow
+    FOR EACH ROW WHEN (current_user <> 'wallet_book') EXECUTE FUNCTION refuse_change('account_outflow_by_entry');
+CREATE TRIGGER account_outflow_is_not_truncated BEFORE TRUNCATE ON account_outflow
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change('account_outflow_by_entry');
+"""
+
+UNDO_OUTFLOW = """
+DROP TRIGGER account_outflow_is_not_truncated ON account_outflow;
+DROP TRIGGER account_outflow_by_entry ON account_outflow;
+DROP FUNCTION account_outflow_of(bigint, date);
+"""
+
+HELD_MONEY = """
+-- Money on hold is counted by the posting alone, and while there is some its wallet stays open.
+CREATE TRIGGER held_money_by_entry BEFORE INSERT OR UPDATE ON held_money
+    FOR EACH ROW WHEN (current_user <> 'wallet_book') EXECUTE FUNCTION refuse_change('held_money_by_entry');
+CREATE TRIGGER held_money_is_kept BEFORE DELETE ON held_money
+    FOR EACH ROW EXECUTE FUNCTION refuse_change('held_money_by_entry');
+CREATE TRIGGER held_money_is_not_truncated BEFORE TRUNCATE ON held_money
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change('held_money_by_entry');
+
+CREATE FUNCTION account_closed_holds_nothing() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM public.held_money WHERE account_id = NEW.id AND amount > spent + released) THEN
+        RAISE EXCEPTION 'account % has money on hold', NEW.id
+            USING ERRCODE = '23514', CONSTRAINT = 'account_closed_holds_nothing';
+    END IF;
+    RETURN NEW;
+END $$;
+REVOKE ALL ON FUNCTION account_closed_holds_nothing() FROM PUBLIC;
+CREATE TRIGGER account_closed_holds_nothing BEFORE UPDATE ON account FOR EACH ROW
+    WHEN (NEW.status = 'CLOSED' AND OLD.status <> 'CLOSED') EXECUTE FUNCTION account_closed_holds_nothing();
+"""
+
+UNDO_HELD_MONEY = """
+DROP TRIGGER account_closed_holds_nothing ON account;
+DROP FUNCTION account_closed_holds_nothing();
+DROP TRIGGER held_money_is_not_truncated ON held_money;
+DROP TRIGGER held_money_is_kept ON held_money;
+DROP TRIGGER held_money_by_entry ON held_money;
+"""
+
+COUNTING = """
+-- What is counted beside the entries. `ledger_entry_balanced` calls these with the entries of its statement; they run
+-- as wallet_book, and nobody else may call them.
+
+-- Rule 6: what went back of each original.
+CREATE FUNCTION reversal_budget_counts(entries public.ledger_entry[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    culprit record;
+BEGIN
+    -- A budget counts one currency; đồng must not make room for dollars.
+    SELECT o.id INTO culprit
+      FROM unnest(entries) n
+      JOIN public.account back ON back.id = n.account_id
+      JOIN public.journal_transaction j ON j.id = n.transaction_id
+      JOIN public.journal_transaction o ON o.id = j.reverses_id
+      JOIN public.ledger_entry e ON e.transaction_id = o.id AND e.created_at = o.created_at
+      JOIN public.account went ON went.id = e.account_id
+     WHERE back.currency <> went.currency LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'transaction % moved another currency', culprit.id
+            USING ERRCODE = '23514', CONSTRAINT = 'reversal_same_currency';
+    END IF;
+    -- What went out of a family comes back into it, and the other way round: a reversal, which no freeze stops,
+    -- is no way out to somebody else. What a capture took went out of its wallet with the opening.
+    SELECT o.id INTO culprit
+      FROM unnest(entries) n
+      JOIN public.account back ON back.id = n.account_id
+      JOIN public.journal_transaction j ON j.id = n.transaction_id
+      JOIN public.journal_transaction o ON o.id = j.reverses_id
+     WHERE NOT EXISTS (SELECT FROM public.journal_transaction w
+                         JOIN public.ledger_entry e ON e.transaction_id = w.id AND e.created_at = w.created_at
+                         JOIN public.account went ON went.id = e.account_id
+                        WHERE w.id IN (o.id, o.continues_id)
+                          AND coalesce(went.parent_id, went.id) = coalesce(back.parent_id, back.id)
+                          AND sign(e.amount) <> sign(n.amount)) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'transaction % moved the other way, or nothing there', culprit.id
+            USING ERRCODE = '23514', CONSTRAINT = 'reversal_mirrors_original';
+    END IF;
+    -- The CHECK reversal_within_original decides; the conflicting row's lock serialises.
+    INSERT INTO public.reversal_budget AS budget (transaction_id, original, reversed)
+    SELECT o.id,
+           coalesce((SELECT sum(e.amount) FROM public.ledger_entry e
+                      WHERE e.transaction_id = o.id AND e.created_at = o.created_at AND e.amount > 0), 0),
+           sum(n.amount)
+      FROM unnest(entries) n
+      JOIN public.journal_transaction j ON j.id = n.transaction_id
+      JOIN public.journal_transaction o ON o.id = j.reverses_id
+     WHERE n.amount > 0
+     GROUP BY o.id ORDER BY o.id
+    ON CONFLICT (transaction_id) DO UPDATE SET reversed = budget.reversed + EXCLUDED.reversed;
+END $$;
+
+-- Rule 11: an opening sets money of one wallet aside, in one HOLD account, from where it comes back.
+CREATE FUNCTION held_money_opens(entries public.ledger_entry[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    culprit record;
+BEGIN
+    SELECT e.transaction_id AS id INTO culprit
+      FROM unnest(entries) e
+      JOIN public.journal_transaction j ON j.id = e.transaction_id
+      JOIN public.account a ON a.id = e.account_id
+     WHERE j.type IN ('HOLD', 'WITHDRAWAL')
+     GROUP BY e.transaction_id
+    HAVING count(*) FILTER (WHERE e.amount > 0) <> 1
+        OR min(coalesce(a.parent_id, a.id)) FILTER (WHERE e.amount < 0)
+           <> max(coalesce(a.parent_id, a.id)) FILTER (WHERE e.amount < 0) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'transaction % sets aside for several wallets, or in several places', culprit.id
+            USING ERRCODE = '23514', CONSTRAINT = 'held_money_of_one_wallet';
+    END IF;
+    INSERT INTO public.held_money (transaction_id, account_id, hold_account_id, amount)
+    SELECT e.transaction_id,
+           min(coalesce(a.parent_id, a.id)) FILTER (WHERE e.amount < 0),
+           min(e.account_id) FILTER (WHERE e.amount > 0),
+           sum(e.amount) FILTER (WHERE e.amount > 0)
+      FROM unnest(entries) e
+      JOIN public.journal_transaction j ON j.id = e.transaction_id
+      JOIN public.account a ON a.id = e.account_id
+     WHERE j.type IN ('HOLD', 'WITHDRAWAL')
+     GROUP BY e.transaction_id;
+END $$;
+
+-- Rule 11: what is on hold is spent or released, and no more than that.
+CREATE FUNCTION held_money_continues(entries public.ledger_entry[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    culprit record;
+BEGIN
+    -- A hold is captured, a withdrawal settled; what is released goes to the wallet that it came from.
+    SELECT j.id INTO culprit
+      FROM unnest(entries) e
+      JOIN public.journal_transaction j ON j.id = e.transaction_id
+      JOIN public.account a ON a.id = e.account_id
+      LEFT JOIN public.held_money h ON h.transaction_id = j.continues_id
+      LEFT JOIN public.journal_transaction o ON o.id = j.continues_id
+     WHERE j.continues_id IS NOT NULL
+       AND (h.transaction_id IS NULL
+            OR (j.type, o.type) NOT IN (('CAPTURE', 'HOLD'), ('SETTLEMENT', 'WITHDRAWAL'),
+                                        ('RELEASE', 'HOLD'), ('RELEASE', 'WITHDRAWAL'))
+            OR e.amount < 0 AND e.account_id <> h.hold_account_id
+            OR e.amount > 0 AND j.type = 'RELEASE' AND coalesce(a.parent_id, a.id) <> h.account_id) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'transaction % does not continue what it names', culprit.id
+            USING ERRCODE = '23514', CONSTRAINT = 'held_money_continues_opening';
+    END IF;
+    -- The CHECK held_money_within_amount decides; the HOLD account's lock, which all of them take, serialises.
+    UPDATE public.held_money h SET spent = h.spent + moved.spent, released = h.released + moved.released
+      FROM (SELECT j.continues_id,
+                   coalesce(sum(e.amount) FILTER (WHERE j.type <> 'RELEASE'), 0) AS spent,
+                   coalesce(sum(e.amount) FILTER (WHERE j.type = 'RELEASE'), 0) AS released
+              FROM unnest(entries) e JOIN public.journal_transaction j ON j.id = e.transaction_id
+             WHERE j.continues_id IS NOT NULL AND e.amount > 0
+             GROUP BY j.continues_id) AS moved
+     WHERE h.transaction_id = moved.continues_id;
+    -- The count of the day on which it was set aside gets back what was not spent, if that day still goes on.
+    UPDATE public.account_outflow s SET spent = s.spent - back.released
+      FROM (SELECT h.account_id, public.business_date(o.created_at) AS day, sum(e.amount) AS released
+              FROM unnest(entries) e
+              JOIN public.journal_transaction j ON j.id = e.transaction_id
+              JOIN public.journal_transaction o ON o.id = j.continues_id
+              JOIN public.held_money h ON h.transaction_id = o.id
+             WHERE j.type = 'RELEASE' AND e.amount > 0
+             GROUP BY 1, 2) AS back
+     WHERE s.account_id = back.account_id AND s.business_date = back.day;
+END $$;
+
+-- Rule 12: a wallet pays out no more than its tier allows.
+CREATE FUNCTION account_outflow_counts(entries public.ledger_entry[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    outflow record;
+BEGIN
+    FOR outflow IN
+        SELECT paid.family, paid.day, t.single_limit, t.daily_limit, max(paid.amount) AS largest,
+               sum(paid.amount) AS total
+          FROM (SELECT coalesce(a.parent_id, a.id) AS family, public.business_date(j.created_at) AS day,
+                       -sum(e.amount) AS amount
+                  FROM unnest(entries) e
+                  JOIN public.journal_transaction j ON j.id = e.transaction_id
+                  JOIN public.account a ON a.id = e.account_id
+                 WHERE j.type IN ('TRANSFER', 'HOLD', 'WITHDRAWAL') AND a.kind = 'WALLET'
+                 GROUP BY 1, 2, j.id HAVING sum(e.amount) < 0) AS paid
+          JOIN public.account p ON p.id = paid.family
+          JOIN public.tier t ON t.id = p.tier_id
+         GROUP BY 1, 2, 3, 4 ORDER BY 1, 2
+    LOOP
+        IF outflow.largest > outflow.single_limit THEN
+            RAISE EXCEPTION 'account % may pay out at most % at once', outflow.family, outflow.single_limit
+                USING ERRCODE = '23514', CONSTRAINT = 'account_outflow_within_single_limit';
+        END IF;
+        -- The CHECK account_outflow_within_limit decides; the account's lock serialises.
+        UPDATE public.account_outflow SET spent = spent + outflow.total, most = outflow.daily_limit
+         WHERE account_id = outflow.family AND business_date = outflow.day;
+        IF NOT FOUND THEN
+            INSERT INTO public.account_outflow AS s (account_id, business_date, spent, most)
+            VALUES (outflow.family, outflow.day, public.account_outflow_of(outflow.family, outflow.day),
+                    outflow.daily_limit)
+            ON CONFLICT (account_id) DO UPDATE
+               SET (business_date, spent, most) = (EXCLUDED.business_date, EXCLUDED.spent, EXCLUDED.most);
+        END IF;
+    END LOOP;
+END $$;
+
+REVOKE ALL ON FUNCTION reversal_budget_counts(public.ledger_entry[]), held_money_opens(public.ledger_entry[]),
+    held_money_continues(public.ledger_entry[]), account_outflow_counts(public.ledger_entry[]) FROM PUBLIC;
+GRANT CREATE ON SCHEMA public TO wallet_book;
+ALTER FUNCTION reversal_budget_counts(public.ledger_entry[]) OWNER TO wallet_book;
+ALTER FUNCTION held_money_opens(public.ledger_entry[]) OWNER TO wallet_book;
+ALTER FUNCTION held_money_continues(public.ledger_entry[]) OWNER TO wallet_book;
+ALTER FUNCTION account_outflow_counts(public.ledger_entry[]) OWNER TO wallet_book;
+REVOKE CREATE ON SCHEMA public FROM wallet_book;
+"""
+
+UNDO_COUNTING = """
+DROP FUNCTION account_outflow_counts(public.ledger_entry[]);
+DROP FUNCTION held_money_continues(public.ledger_entry[]);
+DROP FUNCTION held_money_opens(public.ledger_entry[]);
+DROP FUNCTION reversal_budget_counts(public.ledger_entry[]);
+"""
+
 POSTING = """
 -- Rules 3, 4, 5, 9, 10: an entry moves its account's balance, in order, and never against the account's state.
 CREATE FUNCTION ledger_entry_posts() RETURNS trigger
@@ -69,24 +330,48 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Rules 1, 6, 7, 10: judged over all rows of the statement, which is why all legs go in with one INSERT.
+-- Rules 1, 6, 7, 10, 11: judged over all rows of the statement, which is why all legs go in with one INSERT. What is
+-- counted beside the entries is counted only for a statement in which there is any.
 CREATE FUNCTION ledger_entry_balanced() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     books record;
     culprit record;
+    entries public.ledger_entry[];
 BEGIN
     IF TG_RELID <> 'public.ledger_entry'::regclass AND NOT EXISTS (
            SELECT FROM pg_inherits WHERE inhrelid = TG_RELID AND inhparent = 'public.ledger_entry'::regclass) THEN
         RAISE EXCEPTION 'only the book posts' USING ERRCODE = '23514', CONSTRAINT = 'ledger_entry_posts';
     END IF;
     SELECT bool_or(total <> 0) AS unbalanced, bool_or(NOT own) AS foreign_entry, bool_or(NOT same_time) AS other_time,
-           bool_or(reverses) AS reverses
+           bool_or(NOT fits) AS unfit, bool_or(reverses) AS reverses, bool_or(opens) AS opens,
+           bool_or(continues) AS continues, bool_or(limited) AS limited
       INTO books
       FROM (SELECT sum(e.amount) AS total,
                    bool_and(j.xact = pg_current_xact_id()) AS own,
                    bool_and(j.created_at = e.created_at) AS same_time,
-                   bool_or(j.reverses_id IS NOT NULL) AS reverses
+                   bool_and((j.type, CASE WHEN e.amount < 0 THEN 'debit' ELSE 'credit' END, a.kind) IN (
+                       ('TRANSFER', 'debit', 'WALLET'), ('TRANSFER', 'credit', 'WALLET'),
+                       ('DEPOSIT', 'debit', 'BANK_CLEARING'), ('DEPOSIT', 'credit', 'WALLET'),
+                       ('DEPOSIT', 'credit', 'SUSPENSE'),
+                       ('HOLD', 'debit', 'WALLET'), ('HOLD', 'credit', 'HOLD'),
+                       ('CAPTURE', 'debit', 'HOLD'), ('CAPTURE', 'credit', 'WALLET'),
+                       ('RELEASE', 'debit', 'HOLD'), ('RELEASE', 'credit', 'WALLET'),
+                       ('WITHDRAWAL', 'debit', 'WALLET'), ('WITHDRAWAL', 'credit', 'HOLD'),
+                       ('SETTLEMENT', 'debit', 'HOLD'), ('SETTLEMENT', 'credit', 'BANK_CLEARING'),
+                       ('RETURN', 'debit', 'BANK_CLEARING'), ('RETURN', 'credit', 'WALLET'),
+                       ('RETURN', 'credit', 'SUSPENSE'),
+                       ('REVERSAL', 'debit', 'WALLET'), ('REVERSAL', 'credit', 'WALLET'),
+                       ('CHARGEBACK', 'debit', 'WALLET'), ('CHARGEBACK', 'debit', 'RECEIVABLE'),
+                       ('CHARGEBACK', 'credit', 'BANK_CLEARING'),
+                       ('CONSOLIDATION', 'debit', 'WALLET'), ('CONSOLIDATION', 'credit', 'WALLET')))
+                       AND (bool_and(j.type <> 'CONSOLIDATION')
+                            OR min(coalesce(a.parent_id, a.id)) = max(coalesce(a.parent_id, a.id))) AS fits,
+                   bool_or(j.reverses_id IS NOT NULL) AS reverses,
+                   bool_or(j.type IN ('HOLD', 'WITHDRAWAL')) AS opens,
+                   bool_or(j.continues_id IS NOT NULL) AS continues,
+                   bool_or(e.amount < 0 AND a.kind = 'WALLET' AND (a.tier_id IS NOT NULL OR a.parent_id IS NOT NULL))
+                       AS limited
               FROM new_entries e
               JOIN public.journal_transaction j ON j.id = e.transaction_id
               JOIN public.account a ON a.id = e.account_id
@@ -105,75 +390,61 @@ BEGIN
     ELSIF books.other_time THEN
         RAISE EXCEPTION 'an entry and its journal row carry one created_at'
             USING ERRCODE = '23514', CONSTRAINT = 'ledger_entry_same_time';
-    ELSIF books.reverses THEN
-        -- A budget counts one currency; đồng must not make room for dollars.
-        SELECT o.id INTO culprit
-          FROM new_entries n
-          JOIN public.account back ON back.id = n.account_id
-          JOIN public.journal_transaction j ON j.id = n.transaction_id
-          JOIN public.journal_transaction o ON o.id = j.reverses_id
-          JOIN public.ledger_entry e ON e.transaction_id = o.id AND e.created_at = o.created_at
-          JOIN public.account went ON went.id = e.account_id
-         WHERE back.currency <> went.currency LIMIT 1;
-        IF FOUND THEN
-            RAISE EXCEPTION 'transaction % moved another currency', culprit.id
-                USING ERRCODE = '23514', CONSTRAINT = 'reversal_same_currency';
+    ELSIF books.unfit THEN
+        RAISE EXCEPTION 'a type of transaction has its own kinds of account on either side'
+            USING ERRCODE = '23514', CONSTRAINT = 'ledger_entry_fits_type';
+    END IF;
+
+    IF books.reverses OR books.opens OR books.continues OR books.limited THEN
+        SELECT array_agg(ROW(e.*)::public.ledger_entry) INTO entries FROM new_entries e;
+        IF books.reverses THEN
+            PERFORM public.reversal_budget_counts(entries);
         END IF;
-        -- What went out of a family comes back into it, and the other way round: a reversal, which no freeze stops,
-        -- is no way out to somebody else.
-        SELECT o.id INTO culprit
-          FROM new_entries n
-          JOIN public.account back ON back.id = n.account_id
-          JOIN public.journal_transaction j ON j.id = n.transaction_id
-          JOIN public.journal_transaction o ON o.id = j.reverses_id
-         WHERE NOT EXISTS (SELECT FROM public.ledger_entry e JOIN public.account went ON went.id = e.account_id
-                            WHERE e.transaction_id = o.id AND e.created_at = o.created_at
-                              AND coalesce(went.parent_id, went.id) = coalesce(back.parent_id, back.id)
-                              AND sign(e.amount) <> sign(n.amount)) LIMIT 1;
-        IF FOUND THEN
-            RAISE EXCEPTION 'transaction % moved the other way, or nothing there', culprit.id
-                USING ERRCODE = '23514', CONSTRAINT = 'reversal_mirrors_original';
+        IF books.opens THEN
+            PERFORM public.held_money_opens(entries);
         END IF;
-        -- The CHECK reversal_within_original decides; the conflicting row's lock serialises.
-        INSERT INTO public.reversal_budget AS budget (transaction_id, original, reversed)
-        SELECT o.id,
-               coalesce((SELECT sum(e.amount) FROM public.ledger_entry e
-                          WHERE e.transaction_id = o.id AND e.created_at = o.created_at AND e.amount > 0), 0),
-               sum(n.amount)
-          FROM new_entries n
-          JOIN public.journal_transaction j ON j.id = n.transaction_id
-          JOIN public.journal_transaction o ON o.id = j.reverses_id
-         WHERE n.amount > 0
-         GROUP BY o.id ORDER BY o.id
-        ON CONFLICT (transaction_id) DO UPDATE SET reversed = budget.reversed + EXCLUDED.reversed;
+        IF books.continues THEN
+            PERFORM public.held_money_continues(entries);
+        END IF;
+        IF books.limited THEN
+            PERFORM public.account_outflow_counts(entries);
+        END IF;
     END IF;
     RETURN NULL;
 END $$;
 
 -- Give both functions to wallet_book, which may write balances and budgets and cannot log in. ALTER OWNER asks that the
 -- new owner may create in the schema, for the moment.
-GRANT SELECT ON account, account_freeze, account_thaw, journal_transaction, ledger_entry, reversal_budget
-    TO wallet_book;
+GRANT SELECT ON account, account_freeze, account_thaw, tier, journal_transaction, ledger_entry, reversal_budget,
+    held_money, account_outflow TO wallet_book;
 GRANT UPDATE (balance, last_entry_at) ON account TO wallet_book;
 GRANT INSERT, UPDATE (reversed) ON reversal_budget TO wallet_book;
+GRANT INSERT, UPDATE (spent, released) ON held_money TO wallet_book;
+GRANT INSERT, DELETE, UPDATE (business_date, spent, most) ON account_outflow TO wallet_book;
 GRANT USAGE ON SEQUENCE ledger_entry_id_seq TO wallet_book;
-REVOKE ALL ON FUNCTION ledger_entry_posts(), ledger_entry_balanced() FROM PUBLIC;
+REVOKE ALL ON FUNCTION ledger_entry_posts(), ledger_entry_balanced(), account_outflow_follows_tier() FROM PUBLIC;
 GRANT CREATE ON SCHEMA public TO wallet_book;
 ALTER FUNCTION ledger_entry_posts() OWNER TO wallet_book;
 ALTER FUNCTION ledger_entry_balanced() OWNER TO wallet_book;
+ALTER FUNCTION account_outflow_follows_tier() OWNER TO wallet_book;
 REVOKE CREATE ON SCHEMA public FROM wallet_book;
 -- The owner makes partitions, and making a trigger asks for EXECUTE.
 SET LOCAL ROLE wallet_book;
-GRANT EXECUTE ON FUNCTION ledger_entry_posts(), ledger_entry_balanced() TO SESSION_USER;
+GRANT EXECUTE ON FUNCTION ledger_entry_posts(), ledger_entry_balanced(), account_outflow_follows_tier()
+    TO SESSION_USER;
 RESET ROLE;
 
 CREATE TRIGGER ledger_entry_posts BEFORE INSERT ON ledger_entry
     FOR EACH ROW EXECUTE FUNCTION ledger_entry_posts();
 CREATE TRIGGER ledger_entry_balanced AFTER INSERT ON ledger_entry
     REFERENCING NEW TABLE AS new_entries FOR EACH STATEMENT EXECUTE FUNCTION ledger_entry_balanced();
+CREATE TRIGGER account_outflow_follows_tier AFTER UPDATE OF tier_id ON account FOR EACH ROW
+    WHEN (OLD.tier_id IS DISTINCT FROM NEW.tier_id) EXECUTE FUNCTION account_outflow_follows_tier();
 """
 
 UNDO_POSTING = """
+DROP TRIGGER account_outflow_follows_tier ON account;
+DROP FUNCTION account_outflow_follows_tier();
 DROP TRIGGER ledger_entry_balanced ON ledger_entry;
 DROP TRIGGER ledger_entry_posts ON ledger_entry;
 DROP FUNCTION ledger_entry_balanced();
@@ -285,6 +556,9 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunSQL(JOURNAL, UNDO_JOURNAL),
+        migrations.RunSQL(HELD_MONEY, UNDO_HELD_MONEY),
+        migrations.RunSQL(OUTFLOW, UNDO_OUTFLOW),
+        migrations.RunSQL(COUNTING, UNDO_COUNTING),
         migrations.RunSQL(POSTING, UNDO_POSTING),
         migrations.RunSQL(APPEND_ONLY, UNDO_APPEND_ONLY),
         migrations.RunSQL(PARTITIONS, UNDO_PARTITIONS),

@@ -99,6 +99,7 @@ class Migration(migrations.Migration):
                             ("BOOK_SUM", "All entries of a currency do not sum to zero"),
                             ("ACCOUNT_BALANCE", "Balance is not the sum of the account's entries"),
                             ("BALANCE_AFTER", "Balance after an entry is not the sum up to it"),
+                            ("HELD_MONEY", "A HOLD account is not what its openings have left"),
                             ("GUARD", "What holds a rule is missing, altered or switched off"),
                         ],
                         max_length=32,

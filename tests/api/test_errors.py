@@ -180,7 +180,7 @@ def test_each_code_says_what_the_contract_says_of_trying_again() -> None:
     """The codes that may be tried again with the same key, as promised; so a new class cannot change its mind."""
     again = {
         *("not_authenticated", "token_invalid", "rate_limited", "internal_error", "unavailable"),
-        *("insufficient_funds", "account_frozen", "balance_limit_exceeded"),
+        *("insufficient_funds", "limit_exceeded", "account_frozen", "balance_limit_exceeded"),
     }
     said = {class_.code: class_.retry.value for class_ in classes_with_codes()}
     assert {code for code, retry in said.items() if retry == "same_key"} == again

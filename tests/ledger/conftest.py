@@ -7,6 +7,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from accounts.models import Account
 from ledger.models import LedgerEntry
 from ledger.selectors import draw_system_shard
 from tests.attacks import Attack, Deed, Refusal, Scene, carry_out, statements
@@ -20,6 +21,7 @@ def scene(world: World) -> Scene:
     dollars = world.wallet(payer.user, currency="USD", balance=500)
     paid = world.pay(payer, payee, 1_000)
     clearing = LedgerEntry.objects.get(amount=-50_000).account_id
+    outside = Account.objects.filter(kind="BANK_CLEARING", currency="VND", parent__isnull=False, last_entry_at=None)
     return Scene(
         payer=payer.account_id,
         payee=payee.account_id,
@@ -27,6 +29,8 @@ def scene(world: World) -> Scene:
         clearing=clearing,
         hold=draw_system_shard(kind="HOLD", currency="VND"),
         lender=draw_system_shard(kind="RECEIVABLE", currency="VND"),
+        outside=outside.values_list("pk", flat=True)[0],
+        fresh=world.wallet(payer.user),
         payer_user=payer.user.pk,
         payee_user=payee.user.pk,
         paid=paid.transaction_id,

@@ -210,7 +210,9 @@ def test_refused(assert_refused: Callable[[Attack, str], None], attack: Attack, 
 def test_the_bounds_themselves_can_be_reached(attempt: Attempt, scene: Scene, login: str) -> None:
     """The control: to the last dong, and up to the largest balance."""
     everything = posting_sql("payer -49000, payee 49000")
-    up_to_the_top = posting_sql(f"clearing -{MAX_AMOUNT - 50_000}, payee {MAX_AMOUNT - 50_000}", transaction="other")
+    up_to_the_top = posting_sql(
+        f"clearing -{MAX_AMOUNT - 50_000}, payee {MAX_AMOUNT - 50_000}", transaction="other", type="DEPOSIT"
+    )
     assert attempt(login, statements(everything + up_to_the_top, scene.names)).by == ACCEPTED
 
 

@@ -82,7 +82,7 @@ def test_whatever_its_form(attempt: Attempt, scene: Scene, form: str, login: str
 @pytest.mark.parametrize("form", FORMS)
 def test_the_same_forms_pass_when_the_legs_balance(attempt: Attempt, scene: Scene, form: str, login: str) -> None:
     """The control: it is the balance that is refused above, not the form."""
-    legs = [("new", "payee", 60), ("new", "payer", -100), ("new", "hold", 40)]
+    legs = [("new", "payee", 60), ("new", "payer", -100), ("new", "fresh", 40)]
     assert attempt(login, write(form, "ledger_entry", legs, scene)).by == ACCEPTED
 
 

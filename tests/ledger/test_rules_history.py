@@ -104,7 +104,7 @@ def test_no_partition_is_rewritten_by_its_own_name(
     connect: Connect, history: Scene, attempt: Attempt, login: str
 ) -> None:
     # Something old, so that the default partition has rows too; accounts without entries may be posted to at any time.
-    old = posting_sql("hold 700, lender -700", transaction="other", at="'2020-01-15'")
+    old = posting_sql("outside -700, fresh 700", transaction="other", type="DEPOSIT", at="'2020-01-15'")
     assert carry_out(connect("owner"), statements(old, history.names)).by == ACCEPTED
     by = NO_RIGHT if login == "app" else "ledger_entry_is_kept"
     filled = {f"ledger_parts.entry_{datetime.now(UTC):%Y_%m}", "ledger_parts.entry_default"}

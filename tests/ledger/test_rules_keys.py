@@ -22,7 +22,7 @@ from tests.attacks import (
     statements,
     tries,
 )
-from tests.books import value
+from tests.world import World
 
 Attempt = Callable[[str, Deed], Refusal]
 Connect = Callable[[str], psycopg.Connection[Any]]
@@ -32,9 +32,15 @@ LEGS = "payer -10, payee 10"
 
 def keyed(initiator: str, *, key: str = "the key", transaction: str = "new", at: str = "now()") -> str:
     """A transfer with an initiator and a key."""
-    return posting_sql(LEGS, transaction=transaction, at=at).replace(
-        f"(id, idempotency_key, type, reverses_id, created_at) VALUES (%({transaction})s, 'attack:{transaction}'",
-        "(initiator_id, id, idempotency_key, type, reverses_id, created_at)"
+    return with_key(posting_sql(LEGS, transaction=transaction, at=at), initiator, key=key, transaction=transaction)
+
+
+def with_key(sql: str, initiator: str, *, key: str = "the key", transaction: str = "new") -> str:
+    """The posting, with an initiator and that key in place of its own."""
+    return sql.replace(
+        f"(id, idempotency_key, type, reverses_id, continues_id, created_at)"
+        f" VALUES (%({transaction})s, 'attack:{transaction}'",
+        "(initiator_id, id, idempotency_key, type, reverses_id, continues_id, created_at)"
         f" VALUES ({initiator}, %({transaction})s, '{key}'",
     )
 
@@ -102,14 +108,18 @@ def test_upper_and_lower_case_are_two_keys(attempt: Attempt, scene: Scene) -> No
 @pytest.mark.parametrize("initiator", ["%(payer_user)s", "NULL"])
 def test_a_key_stays_used_when_the_month_turns(connect: Connect, scene: Scene, initiator: str) -> None:
     """Entries are partitioned by month, and a unique index of theirs would hold within a month only (TRIALS 84)."""
-    names = {**scene.names, "payer": scene.lender, "payee": scene.hold}  # Without entries, so that the past is open.
+    legs = "outside -100, fresh 100"  # Without entries, so that the past is open.
     owner = connect("owner")
-    before = keyed(initiator, at="'2021-01-31 23:59:59+00'")
-    after = keyed(initiator, transaction="other", at="'2021-02-01 00:00:01+00'")
+    before = with_key(posting_sql(legs, type="DEPOSIT", at="'2021-01-31 23:59:59+00'"), initiator)
+    after = with_key(
+        posting_sql(legs, transaction="other", type="DEPOSIT", at="'2021-02-01 00:00:01+00'"),
+        initiator,
+        transaction="other",
+    )
     other_key = after.replace("the key", "another key")
-    assert carry_out(owner, statements(before, names)).by == ACCEPTED
-    assert carry_out(owner, statements(after, names)).by == "journal_key_unique"
-    assert carry_out(owner, statements(other_key, names)).by == ACCEPTED
+    assert carry_out(owner, statements(before, scene.names)).by == ACCEPTED
+    assert carry_out(owner, statements(after, scene.names)).by == "journal_key_unique"
+    assert carry_out(owner, statements(other_key, scene.names)).by == ACCEPTED
 
 
 # --- Reversals. `paid` moved 1 000 from payer to payee. ---------------------------------------------------------------
@@ -203,7 +213,7 @@ REVERSALS = [
     Attack(
         rule=6,
         story="what came going back to somebody else",
-        sql=posting_sql("payee -5, clearing 5", type="REVERSAL", reverses="paid"),
+        sql=posting_sql("payee -5, fresh 5", type="REVERSAL", reverses="paid"),
         refused_by="reversal_mirrors_original",
     ),
     Attack(
@@ -256,11 +266,9 @@ REVERSALS = [
 
 
 @pytest.fixture
-def names(connect: Connect, scene: Scene) -> dict[str, Any]:
+def names(world: World, scene: Scene) -> dict[str, Any]:
     """The scene with a second wallet in dollars, and with room for more transactions."""
-    abroad = value(
-        connect("superuser"), "SELECT id FROM account WHERE kind = 'RECEIVABLE' AND currency = 'USD' AND shard_no = 0"
-    )
+    abroad = world.person("payee", currency="USD", balance=500).account_id
     return {**scene.names, "abroad": abroad, "third": str(uuid4()), "fourth": str(uuid4())}
 
 

@@ -94,12 +94,12 @@ def test_refused(assert_refused: Callable[[Attack, str], None], attack: Attack, 
 
 
 def test_the_owner_places_entries_in_the_past_oldest_first(connect: Connect, scene: Scene) -> None:
-    names = {**scene.names, "payer": scene.lender, "payee": scene.hold}  # They have no entries yet.
+    legs = "outside -100, fresh 100"  # They have no entries yet.
     owner = connect("owner")
-    first = posting_sql(LEGS, at="'2020-01-15'")
-    second = posting_sql(LEGS, transaction="other", at="'2020-01-16'")
-    assert carry_out(owner, statements(second, names)).by == ACCEPTED
-    assert carry_out(owner, statements(first, names)).by == IN_ORDER
+    first = posting_sql(legs, type="DEPOSIT", at="'2020-01-15'")
+    second = posting_sql(legs, type="DEPOSIT", transaction="other", at="'2020-01-16'")
+    assert carry_out(owner, statements(second, scene.names)).by == ACCEPTED
+    assert carry_out(owner, statements(first, scene.names)).by == IN_ORDER
 
 
 @pytest.mark.parametrize("login", LOGINS)

@@ -10,6 +10,7 @@ from ledger.errors import (
     BalanceLimitExceeded,
     CurrencyMismatch,
     InsufficientFunds,
+    LimitExceeded,
     NotReversible,
     ReversalExceedsOriginal,
     SameAccount,
@@ -135,8 +136,8 @@ TRANSFERS = {
             )
         },
         errors=[
-            *(SameAccount, AccountNotFound, AccountClosed, AccountFrozen, CurrencyMismatch, InsufficientFunds),
-            BalanceLimitExceeded,
+            *(SameAccount, AccountNotFound, AccountClosed, AccountFrozen, CurrencyMismatch, LimitExceeded),
+            *(InsufficientFunds, BalanceLimitExceeded),
         ],
         command=True,
     ),

@@ -8,9 +8,10 @@ from accounts.models import Account, AccountQuerySet
 from accounts.selectors import confirm_caller
 from accounts.services import Caller, close_wallet, open_wallet
 from ledger.commands import fingerprint_of
+from ledger.errors import CONSTRAINTS
 from ledger.keys import find_key, record_key
 from transfers.selectors import account_body
-from wallet_project.kernel.db import lock_rows, run_in_transaction
+from wallet_project.kernel.db import lock_rows, run_in_transaction, translated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +44,12 @@ def close_account(*, caller: Caller, key: str, account_id: int) -> Answer:
     Raises:
         TokenInvalid, IdempotencyKeyReused: as in `open_account`.
         AccountNotFound: the caller has no such wallet.
-        IllegalState: it is closed already, frozen, or not empty.
+        IllegalState: it is closed already, frozen, not empty, or has money on hold.
     """
 
     def work() -> dict[str, Any]:
-        return account_body(close_wallet(account_id=account_id, owner_id=caller.user_id))
+        with translated(CONSTRAINTS):
+            return account_body(close_wallet(account_id=account_id, owner_id=caller.user_id))
 
     fingerprint = fingerprint_of(f"close_account:{account_id}", {})
     wallet = Account.objects.owned_by(caller.user_id).filter(pk=account_id)

@@ -7,7 +7,7 @@ from django.core.management.commands import migrate
 from django.db import connections, transaction
 from django.db.migrations.executor import MigrationExecutor
 
-from wallet_project.grants import apply_grants, open_system_families
+from wallet_project.grants import apply_grants, open_system_families, set_business_zone
 
 
 class Command(migrate.Command):
@@ -27,5 +27,6 @@ class Command(migrate.Command):
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):
             return  # Stopped half way on purpose: the tables that the rights name are not all there.
         with transaction.atomic(using=connection.alias):
+            set_business_zone(connection)
             apply_grants(connection)
             open_system_families(connection)

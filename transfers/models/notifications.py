@@ -1,4 +1,4 @@
-"""What use cases keep beside the book."""
+"""What users are told."""
 
 from django.conf import settings
 from django.contrib.postgres.functions import TransactionNow
