@@ -15,7 +15,7 @@ export PORT PYTHON
 # What production is told, for the checks that look at production's settings. They connect to nothing.
 PRODUCTION = WALLET_ENV=production SECRET_KEY=$$(head -c 48 /dev/urandom | base64) ALLOWED_HOSTS=wallet.example \
 	DATABASE_URL=postgresql://wallet_app@127.0.0.1:1/wallet REDIS_URL=redis://127.0.0.1:1/0 \
-	KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:1
+	KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:1 BANK_URL=https://127.0.0.1:1 BANK_API_KEY=none BANK_WEBHOOK_SECRETS=none
 
 help: ## these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

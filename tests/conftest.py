@@ -24,6 +24,7 @@ from django.test.utils import setup_databases, teardown_databases
 from psycopg.conninfo import make_conninfo
 
 from tests import books as books_module
+from tests.bank.sandbox import sandbox_bank as sandbox_bank
 from tests.world import World
 
 logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -18,6 +18,9 @@ PRODUCTION = {
     "DATABASE_URL": "postgresql://wallet_app@127.0.0.1:1/wallet",
     "REDIS_URL": "redis://127.0.0.1:1/0",
     "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+    "BANK_URL": "https://127.0.0.1:1",
+    "BANK_API_KEY": "k" * 50,
+    "BANK_WEBHOOK_SECRETS": "s" * 50,
 }
 
 
@@ -38,7 +41,7 @@ def _started(**environment: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_the_example_lists_what_is_read_and_nothing_else() -> None:
-    read = set(re.findall(r'(?:_env\.\w+|_text)\(\s*"([A-Z_]+)"', inspect.getsource(env)))
+    read = set(re.findall(r'(?:_env\.\w+|_text|_shared)\(\s*"([A-Z_]+)"', inspect.getsource(env)))
     listed = re.findall(r"^#? ?([A-Z][A-Z_]+)=", EXAMPLE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert len(read) > 10
     assert sorted(listed) == sorted(read)
@@ -67,7 +70,12 @@ def test_development_needs_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("WALLET_ENV", "staging"), ("ACCESS_TOKEN_SECONDS", "soon"), ("REFRESH_TOKEN_SECONDS", "1.5")],
+    [("WALLET_ENV", "staging"), ("ACCESS_TOKEN_SECONDS", "soon"), ("REFRESH_TOKEN_SECONDS", "1.5")]
+    # A key over the open wire, a password in an address, secrets that everybody knows, a call that never ends.
+    + [("BANK_URL", url) for url in ("http://bank.example", "https://user:word@bank.example", "bank.example", "")]
+    + [("BANK_WEBHOOK_SECRETS", secrets) for secrets in ("", "one,", "one,,two", " ,one")]
+    + [("BANK_API_KEY", key) for key in ("", "two words", "one\ntwo", "khóa")]
+    + [("BANK_TIMEOUT_SECONDS", seconds) for seconds in ("0", "61", "nan", "soon")],
 )
 def test_a_value_of_the_wrong_form_names_its_variable(name: str, value: str) -> None:
     process = _started(**{**PRODUCTION, name: value})

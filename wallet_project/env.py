@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
+from urllib.parse import urlsplit
 
 from environs import Env, ValidationError, validate
 
@@ -23,6 +24,23 @@ def _text(name: str, *, outside_production: str) -> str:
     if _environment() == "production":
         return _env.str(name)
     return _env.str(name, outside_production)
+
+
+def _shared(name: str, *, outside_production: str) -> str:
+    """A secret that another party has, too: fit for a header. An empty one would be known to everybody."""
+    secret = _text(name, outside_production=outside_production)
+    if not secret.isascii() or not secret.isprintable() or not all(secret.split(",")) or " " in secret:
+        raise ValidationError(f"{name} is empty, or holds something else than ASCII characters without spaces")
+    return secret
+
+
+def _bank_url(text: str) -> str:
+    """Where the bank is; in production over TLS, for our key goes with every request."""
+    schemes = ("https",) if _environment() == "production" else ("http", "https")
+    url = urlsplit(text)
+    if url.scheme not in schemes or not url.hostname or url.username or url.query or url.fragment:
+        raise ValidationError(f"BANK_URL must be {' or '.join(schemes)}, a host and perhaps a path")
+    return text
 
 
 def _an_object(value: Any) -> dict[str, Any]:
@@ -57,6 +75,21 @@ class Environ:
     )
     kafka_options: dict[str, Any] = field(
         default_factory=lambda: _an_object(_env.json("KAFKA_OPTIONS", {}, validate=_an_object))
+    )
+    bank_url: str = field(default_factory=lambda: _bank_url(_text("BANK_URL", outside_production="http://127.0.0.1:9")))
+    bank_api_key: str = field(
+        default_factory=lambda: _shared("BANK_API_KEY", outside_production="development-only-bank-key")
+    )
+    bank_webhook_secrets: list[str] = field(
+        default_factory=lambda: _shared(
+            "BANK_WEBHOOK_SECRETS", outside_production="development-only-bank-secret"
+        ).split(",")
+    )
+    bank_timeout_seconds: float = field(
+        default_factory=lambda: _env.float("BANK_TIMEOUT_SECONDS", 10, validate=validate.Range(min=0.1, max=60))
+    )
+    bank_callback_window_seconds: int = field(
+        default_factory=lambda: _env.int("BANK_CALLBACK_WINDOW_SECONDS", 300, validate=validate.Range(min=1))
     )
     event_source: str = field(default_factory=lambda: _env.str("EVENT_SOURCE", "/wallet"))
     outbox_relay_seconds: float = field(default_factory=lambda: _env.float("OUTBOX_RELAY_SECONDS", 0.2))

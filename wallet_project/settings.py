@@ -194,6 +194,15 @@ OUTBOX_RETENTION_DAYS = ENV.outbox_retention_days
 OUTBOX_LAG_ALERT_SECONDS = ENV.outbox_lag_alert_seconds
 INBOX_RETENTION_DAYS = ENV.inbox_retention_days
 
+# --- The bank (docs/bank.md) -----------------------------------------------------------------------------------------
+
+BANK_GATEWAY = "transfers.bank.http_gateway.HTTPGateway"  # a class made from transfers.bank.gateway.BankSettings
+BANK_URL = ENV.bank_url
+BANK_API_KEY = ENV.bank_api_key
+BANK_WEBHOOK_SECRETS = ENV.bank_webhook_secrets  # any of them may have signed a notice
+BANK_TIMEOUT_SECONDS = ENV.bank_timeout_seconds
+BANK_CALLBACK_WINDOW_SECONDS = ENV.bank_callback_window_seconds
+
 # --- Files, cookies, transport -------------------------------------------------------------------------------------
 
 STATIC_URL = "static/"

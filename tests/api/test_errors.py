@@ -15,6 +15,7 @@ from django.test import RequestFactory
 
 import accounts.errors
 import ledger.errors
+import transfers.bank.errors
 import transfers.services
 import wallet_project.kernel.api
 from tests.api.phone import Phones, problem
@@ -179,7 +180,7 @@ def test_each_code_is_documented() -> None:
 def test_each_code_says_what_the_contract_says_of_trying_again() -> None:
     """The codes that may be tried again with the same key, as promised; so a new class cannot change its mind."""
     again = {
-        *("not_authenticated", "token_invalid", "rate_limited", "internal_error", "unavailable"),
+        *("not_authenticated", "token_invalid", "signature_invalid", "rate_limited", "internal_error", "unavailable"),
         *("insufficient_funds", "limit_exceeded", "account_frozen", "balance_limit_exceeded"),
     }
     said = {class_.code: class_.retry.value for class_ in classes_with_codes()}

@@ -4,6 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import httpx
 import pytest
 
 from wallet_project.dev import run, stack
@@ -20,7 +21,7 @@ _URLS = {
 
 @pytest.fixture(autouse=True)
 def _no_servers_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*_URLS, "WALLET_DEV_VARIABLES"):
+    for name in (*_URLS, *_BANK, "WALLET_DEV_VARIABLES"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -53,6 +54,52 @@ def test_only_the_missing_servers_are_started(tmp_path: Path, monkeypatch: pytes
         assert [server.name for server in servers.servers] == ["valkey"]
         assert servers.environment["REDIS_URL"] == servers.servers[0].url
         assert servers.environment["DATABASE_URL"] == _URLS["DATABASE_URL"]
+
+
+_BANK = {"BANK_URL": "https://bank", "BANK_API_KEY": "key", "BANK_WEBHOOK_SECRETS": "new,old"}
+
+
+def test_a_sandbox_bank_is_started_where_notices_have_somewhere_to_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, url in _URLS.items():
+        monkeypatch.setenv(name, url)
+    # What was there before the bank was, as in a checkout of yesterday.
+    (tmp_path / "keys.json").write_text('{"SECRET_KEY": "yesterday\'s"}')
+
+    seen = []
+    for _ in range(2):
+        with stack.running(tmp_path, wallet_env="development", callback_url="http://127.0.0.1:1/there") as servers:
+            bank = servers.sandbox_bank
+            assert bank is not None
+            assert servers.servers == [bank]
+            assert servers.environment["SECRET_KEY"] == "yesterday's"
+            told = httpx.get(
+                f"{servers.environment['BANK_URL']}/sandbox/book",
+                headers={"Authorization": f"Bearer {servers.environment['SANDBOX_BANK_TOKEN']}"},
+            )
+            assert told.json() == {"payments": [], "totals": []}
+            seen.append({name: servers.environment[name] for name in _BANK})
+            process = bank.child
+        assert process is not None
+        assert process.exit_code == 0
+    assert seen[0] == seen[1], "after a restart it is the same bank"
+
+
+def test_a_bank_that_the_developer_names_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, url in (_URLS | _BANK).items():
+        monkeypatch.setenv(name, url)
+
+    with stack.running(tmp_path, wallet_env="development", callback_url="http://127.0.0.1:1/there") as servers:
+        assert servers.sandbox_bank is None
+        assert servers.environment | _BANK == servers.environment
+
+    monkeypatch.delenv("BANK_API_KEY")
+    with (
+        pytest.raises(DevError, match="BANK_URL is set, so BANK_API_KEY must be, too"),
+        stack.running(tmp_path, wallet_env="development"),
+    ):
+        pass
 
 
 def test_a_shell_that_sourced_the_environment_file_does_not_replace_servers(

@@ -5,6 +5,7 @@
     suite        the same servers, fresh and for one pytest run
     stack        which servers are needed, and the environment variables that name them
     servers      PostgreSQL, Valkey and a Kafka-protocol broker as child processes
+    bank         a sandbox bank, which can be told to misbehave
     kafka        Apache Kafka itself, from Maven's jars, for tests that need a broker which survives a restart
     root         what is different when root runs PostgreSQL
     processes    starting, watching and stopping child processes; signals; what an earlier run left behind

@@ -28,6 +28,7 @@ _READY = """
     API      http://{address}/v1
     admin    http://{address}/admin/
     logins   users an, binh, shop; staff support, finance, finance2, admin; password of all: wallet-demo
+    bank     {bank}
 
   Sign in, then list the wallets:
 
@@ -51,14 +52,18 @@ def run() -> int:
     processes.listen_for_stop()
     with sole_owner_of_home(), suppress(Stopped):
         stack.stop_leftovers(HOME)
-        with stack.running(HOME, wallet_env="development") as servers, _environment_file(servers):
+        callback_url = f"http://{HOST}:{port}/v1/bank/callbacks"
+        with (
+            stack.running(HOME, wallet_env="development", callback_url=callback_url) as servers,
+            _environment_file(servers),
+        ):
             servers.make_roles()
             servers.manage("migrate", name="migrate")
             servers.manage("load_demo", name="demo")
             with _applications(servers, port=port) as applications:
                 children = [*applications, *servers.children]
                 _wait_for_readiness(children, port=port, broker=servers.environment["REDIS_URL"])
-                console.show(_READY.format(address=f"{HOST}:{port}"))
+                console.show(_READY.format(address=f"{HOST}:{port}", bank=_bank(servers)))
                 while True:
                     wait_until(lambda: False, seconds=1)
                     _check_alive(children)
@@ -144,6 +149,16 @@ def _wait_for_readiness(children: Sequence[Child], *, port: int, broker: str) ->
 
     if not wait_until(all_ready, seconds=_READY_SECONDS):
         raise DevError(f"Not ready after {_READY_SECONDS} seconds, so everything is stopped.")
+
+
+def _bank(servers: Stack) -> str:
+    """What to say of the bank."""
+    if servers.sandbox_bank is None:
+        return servers.environment["BANK_URL"]
+    return (
+        f"a sandbox, {servers.sandbox_bank.url}, does what a withdrawal's destination says: sandbox:refuse,"
+        "\n             sandbox:timeout, sandbox:return=40; more in docs/bank.md"
+    )
 
 
 def _web_answers(port: int) -> bool:

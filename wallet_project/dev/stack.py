@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wallet_project.dev import console, processes
+from wallet_project.dev.bank.server import SandboxBank
 from wallet_project.dev.processes import Child, DevError
 from wallet_project.dev.servers import Broker, Postgres, Server, Valkey, write_private
 
@@ -22,7 +23,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 _DATABASE = "wallet"
 _OWNER, _APPLICATION = "wallet_owner", "wallet_app"
 _DATABASE_VARIABLES = ("DATABASE_URL", "MIGRATION_DATABASE_URL", "SUPERUSER_DATABASE_URL")
-_SERVER_VARIABLES = (*_DATABASE_VARIABLES, "REDIS_URL", "KAFKA_BOOTSTRAP_SERVERS")
+_BANK_VARIABLES = ("BANK_URL", "BANK_API_KEY", "BANK_WEBHOOK_SECRETS")
+_SERVER_VARIABLES = (*_DATABASE_VARIABLES, "REDIS_URL", "KAFKA_BOOTSTRAP_SERVERS", *_BANK_VARIABLES)
+_BANK_KEYS = ("BANK_API_KEY", "BANK_WEBHOOK_SECRETS", "SANDBOX_BANK_TOKEN")
 # On one machine everybody has the same address, so limits per address are out of the way.
 _ONE_ADDRESS = {"SIGN_INS_PER_ADDRESS": "10000", "SIGN_UPS_PER_ADDRESS": "10000"}
 _OURS = "WALLET_DEV_VARIABLES"
@@ -36,6 +39,11 @@ class Stack:
     servers: list[Server]
     environment: dict[str, str]
     """What the project needs to be told, and no more."""
+
+    @property
+    def sandbox_bank(self) -> SandboxBank | None:
+        """The bank, unless there is none or the developer has another one in mind."""
+        return next((server for server in self.servers if isinstance(server, SandboxBank)), None)
 
     @property
     def children(self) -> list[Child]:
@@ -66,8 +74,13 @@ class Stack:
 
 
 @contextmanager
-def running(home: Path, *, wallet_env: str, needs_superuser: bool = False) -> Iterator[Stack]:
+def running(
+    home: Path, *, wallet_env: str, needs_superuser: bool = False, callback_url: str | None = None
+) -> Iterator[Stack]:
     """The servers, at home in this directory, for as long as the block runs.
+
+    Args:
+        callback_url: where a bank is to send its notices; without it there is no bank.
 
     Raises:
         DevError: a server does not start, or the developer's variables name only half of one.
@@ -78,6 +91,8 @@ def running(home: Path, *, wallet_env: str, needs_superuser: bool = False) -> It
     if wallet_env == "development":
         environment |= {name: os.environ.get(name, limit) for name, limit in _ONE_ADDRESS.items()}
     servers = [server for variable, server in _servers(home).items() if variable not in given]
+    if callback_url is not None and "BANK_URL" not in given:
+        servers.append(_bank(home, keys, callback_url=callback_url))
     with ExitStack() as stops:
         for server in servers:
             server.start()
@@ -93,7 +108,8 @@ def stop_leftovers(home: Path) -> None:
     Web server and workers are killed: what they left undone is done again anyway. The servers may shut down.
     """
     processes.stop_processes(processes.marked_processes(home), signal.SIGKILL)
-    for server in _servers(home).values():
+    keys = _keys(home)
+    for server in (*_servers(home).values(), _bank(home, keys)):
         server.stop_leftover()
 
 
@@ -116,22 +132,33 @@ def forget_our_variables() -> None:
 
 def _given_servers(*, needs_superuser: bool) -> dict[str, str]:
     given = {name: os.environ[name] for name in _SERVER_VARIABLES if os.environ.get(name)}
-    if "DATABASE_URL" not in given:
-        return {name: url for name, url in given.items() if name not in _DATABASE_VARIABLES}
-    required = _DATABASE_VARIABLES if needs_superuser else _DATABASE_VARIABLES[:2]
-    missing = [name for name in required if name not in given]
-    if missing:
-        raise DevError(f"DATABASE_URL is set, so {' and '.join(missing)} must be, too.")
+    for url, *others in (_DATABASE_VARIABLES, _BANK_VARIABLES):
+        if url not in given:
+            given = {name: value for name, value in given.items() if name not in others}
+            continue
+        optional = set() if needs_superuser else {"SUPERUSER_DATABASE_URL"}
+        if missing := [name for name in others if name not in given and name not in optional]:
+            raise DevError(f"{url} is set, so {' and '.join(missing)} must be, too.")
     return given
 
 
 def _servers(home: Path) -> dict[str, Server]:
-    """All of them, by the variable that replaces each."""
+    """Those that always run, by the variable that replaces each."""
     return {
         "DATABASE_URL": Postgres(home / "postgres"),
         "REDIS_URL": Valkey(home / "valkey"),
         "KAFKA_BOOTSTRAP_SERVERS": Broker(home / "broker"),
     }
+
+
+def _bank(home: Path, keys: Mapping[str, str], *, callback_url: str = "") -> SandboxBank:
+    return SandboxBank(
+        home / "bank",
+        api_key=keys["BANK_API_KEY"],
+        secrets=[keys["BANK_WEBHOOK_SECRETS"]],
+        token=keys["SANDBOX_BANK_TOKEN"],
+        callback_url=callback_url,
+    )
 
 
 def _variables(server: Server, keys: Mapping[str, str]) -> dict[str, str]:
@@ -144,15 +171,18 @@ def _variables(server: Server, keys: Mapping[str, str]) -> dict[str, str]:
             }
         case Valkey():
             return {"REDIS_URL": server.url}
+        case SandboxBank():
+            return {"BANK_URL": server.url, **{name: keys[name] for name in _BANK_KEYS}}
         case _:
             return {"KAFKA_BOOTSTRAP_SERVERS": server.url}
 
 
 def _keys(home: Path) -> dict[str, str]:
-    """Passwords of the roles and Django's key: made once per home, so that sign-ins outlive a restart."""
+    """Passwords of the roles, Django's key and the bank's: made once per home, so that sign-ins outlive a restart."""
     file = home / "keys.json"
-    if not file.exists():
-        made = {name: secrets.token_urlsafe(36) for name in (_APPLICATION, _OWNER, "SECRET_KEY")}
-        write_private(file, json.dumps(made))
-    keys: dict[str, str] = json.loads(file.read_text())
+    kept: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+    names = (_APPLICATION, _OWNER, "SECRET_KEY", *_BANK_KEYS)
+    keys = {name: kept.get(name) or secrets.token_urlsafe(36) for name in names}
+    if keys != kept:
+        write_private(file, json.dumps(keys))
     return keys

@@ -28,6 +28,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]([01]\d|2[0-3]):\d{2}:\d{2}(\.\d{1,6})?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 _LIMIT = re.compile(r"\d{1,3}", re.ASCII)
+_NUMBER = re.compile(r"[1-9]\d{0,18}", re.ASCII)
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -103,6 +104,20 @@ class IdField(IntegerField):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(min_value=1, max_value=MAX_ID, **kwargs)
+
+
+class FlagField(serializers.BooleanField):
+    """A JSON true or false: no text, no number. Null is the same as absent."""
+
+    json_schema = {"type": "boolean"}
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"allow_null": True, **kwargs})
+
+    def to_internal_value(self, data: Any) -> bool:
+        if type(data) is not bool:
+            self.fail("invalid", input=data)
+        return data
 
 
 class TextField(serializers.CharField):
@@ -181,6 +196,22 @@ class LimitField(serializers.Field[int, str, int, Any]):
         return value
 
 
+class NumberField(serializers.Field[int, str, int, Any]):
+    """The number of an account in a query string, in ASCII digits and in one spelling."""
+
+    json_schema = {"type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_ID}
+
+    default_error_messages = {"invalid": "This must be the number of an account."}
+
+    def to_internal_value(self, data: str) -> int:
+        if not _NUMBER.fullmatch(data) or int(data) > MAX_ID:
+            self.fail("invalid")
+        return int(data)
+
+    def to_representation(self, value: int) -> int:
+        return value
+
+
 class MomentField(serializers.Field[datetime, str, str, Any]):
     """An instant of RFC 3339, from 1970 on; with `or_date` also a date, for the beginning of that business day."""
 
@@ -198,13 +229,15 @@ class MomentField(serializers.Field[datetime, str, str, Any]):
         instant, day = {"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}
         return {"oneOf": [instant, day]} if self.or_date else instant
 
-    def to_internal_value(self, data: str) -> datetime:
+    def to_internal_value(self, data: Any) -> datetime:
         moment = self._read(data)
         if moment is None or moment < _EARLIEST:
             self.fail("invalid_or_date" if self.or_date else "invalid")
         return moment
 
-    def _read(self, text: str) -> datetime | None:
+    def _read(self, text: Any) -> datetime | None:
+        if not isinstance(text, str):
+            return None
         try:
             if self.or_date and _DATE.fullmatch(text):
                 return clock.start_of(date.fromisoformat(text)).astimezone(UTC)

@@ -1,0 +1,1 @@
+"""The gateway to the bank, tried on the sandbox bank over real HTTP; `sandbox` is for other tests, too."""
