@@ -1,6 +1,6 @@
 """The admin's pages of users, groups, accounts and freezes.
 
-The page of accounts is registered by the ledger, which knows their entries.
+The page of accounts is registered by transfers, which knows their entries and what is on hold of them.
 """
 
 from collections.abc import Callable

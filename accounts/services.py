@@ -174,16 +174,24 @@ def freeze(*, account_id: int, cause: str, reason: str, staff_id: int) -> Freeze
         IllegalState: it is closed, or a freeze of this cause stands on it.
     """
 
-    def work() -> Freeze:
-        # Under the account's lock, so that no debit is under way that has not seen it.
-        account = _locked_wallet(Account.objects.wallets(), account_id)
-        if account.status == Account.Status.CLOSED:
-            raise IllegalState("The account is CLOSED.")
-        if _open_freezes(account_id).filter(cause=cause).exists():
-            raise IllegalState("The account is FROZEN.")
-        return Freeze.objects.create(account=account, cause=cause, reason=reason, made_by_id=staff_id)
+    return run_in_transaction(
+        lambda: add_freeze(account_id=account_id, cause=cause, reason=reason, made_by_id=staff_id)
+    )
 
-    return run_in_transaction(work)
+
+def add_freeze(*, account_id: int, cause: str, reason: str, made_by_id: int) -> Freeze:
+    """Stop a wallet's outflow, in the open transaction; arguments and refusals as those of `freeze`.
+
+    Raises:
+        TransactionManagementError: no transaction is open.
+    """
+    # Under the account's lock, so that no debit is under way that has not seen it.
+    account = _locked_wallet(Account.objects.wallets(), account_id)
+    if account.status == Account.Status.CLOSED:
+        raise IllegalState("The account is CLOSED.")
+    if _open_freezes(account_id).filter(cause=cause).exists():
+        raise IllegalState("The account is FROZEN.")
+    return Freeze.objects.create(account=account, cause=cause, reason=reason, made_by_id=made_by_id)
 
 
 def thaw(*, account_id: int, reason: str, staff_id: int) -> list[Thaw]:

@@ -34,9 +34,8 @@ from wallet_project.kernel.admin import (
 from wallet_project.kernel.money import format_amount
 
 
-@admin.register(Account)
 class AccountWithEntriesAdmin(AccountAdmin):
-    """Accounts, with the way to their entries."""
+    """Accounts, with the way to their entries. Registered by transfers, which knows what is on hold of them."""
 
     list_display = (*AccountAdmin.list_display, "entries")
     fields = (*AccountAdmin.fields, "entries")
@@ -60,7 +59,7 @@ class TypeFilter(admin.SimpleListFilter):
 
 
 class JournalTransactionAdmin(ReadOnlyAdmin):
-    """Journal transactions, each with its entries, its reversals and its event.
+    """Journal transactions, each with its entries, its reversals, what became of money on hold, and its event.
 
     Registered by transfers, which adds what may be done with them.
     """
@@ -73,7 +72,7 @@ class JournalTransactionAdmin(ReadOnlyAdmin):
     ordering = ("-created_at", "-id")
     fields = (
         *("id", "type", "at", "initiator", "idempotency_key", "reference", "metadata_text"),
-        *("entries", "reverses_link", "reversals", "event"),
+        *("entries", "reverses_link", "reversals", "continues_link", "continuations", "event"),
     )
 
     def found_by(self, term: str) -> Q | None:
@@ -128,13 +127,25 @@ class JournalTransactionAdmin(ReadOnlyAdmin):
 
     @admin.display(description="reversed by")
     def reversals(self, row: JournalTransaction) -> SafeString | str:
-        found = row.reversals.order_by("pk").values_list("pk", flat=True)[:MOST_ROWS]
-        links = ((link_to(JournalTransaction, pk),) for pk in found)
-        return format_html_join(SafeString("<br>"), "{}", links) or EMPTY
+        return _links(row.reversals.order_by("pk"))
+
+    @admin.display(description="continues")
+    def continues_link(self, row: JournalTransaction) -> SafeString | str:
+        return link_to(JournalTransaction, row.continues_id)
+
+    @admin.display(description="continued by")
+    def continuations(self, row: JournalTransaction) -> SafeString | str:
+        return _links(row.continuations.order_by("pk"))
 
     @admin.display(description="event")
     def event(self, row: JournalTransaction) -> SafeString:
         return link_to_list(OutboxEvent, "event", q=_event_id(row.pk))
+
+
+def _links(transactions: QuerySet[JournalTransaction]) -> SafeString | str:
+    found = transactions.values_list("pk", flat=True)[:MOST_ROWS]
+    links = ((link_to(JournalTransaction, pk),) for pk in found)
+    return format_html_join(SafeString("<br>"), "{}", links) or EMPTY
 
 
 def _event_id(transaction_id: UUID) -> UUID:

@@ -24,6 +24,10 @@ def _kept(name: str) -> dict[str, str]:
     }
 
 
+_HOLD_MATCHES_MONEY = (
+    "AFTER INSERT OR UPDATE DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hold_matches_money()"
+)
+
 # Each table's triggers, in the words of pg_get_triggerdef without the names of trigger and table. Those of
 # `ledger_entry` stand on the parent and on every partition.
 TRIGGERS: dict[str, dict[str, str]] = {
@@ -68,6 +72,10 @@ TRIGGERS: dict[str, dict[str, str]] = {
             "BEFORE UPDATE FOR EACH ROW WHEN ((((new.status)::text = 'CLOSED'::text)"
             " AND ((old.status)::text <> 'CLOSED'::text))) EXECUTE FUNCTION account_closed_holds_nothing()"
         ),
+        "account_closed_has_no_order": (
+            "BEFORE UPDATE FOR EACH ROW WHEN ((((new.status)::text = 'CLOSED'::text)"
+            " AND ((old.status)::text <> 'CLOSED'::text))) EXECUTE FUNCTION account_closed_has_no_order()"
+        ),
     },
     "tier": _kept("tier"),
     "account_freeze": _kept("freeze"),
@@ -83,6 +91,12 @@ TRIGGERS: dict[str, dict[str, str]] = {
         "reversal_not_of_reversal": (
             "BEFORE INSERT FOR EACH ROW WHEN ((new.reverses_id IS NOT NULL))"
             " EXECUTE FUNCTION reversal_not_of_reversal()"
+        ),
+        "journal_has_bank_order": (
+            "AFTER INSERT DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (((new.type)::text = ANY"
+            " ((ARRAY['WITHDRAWAL'::character varying, 'SETTLEMENT'::character varying, 'RELEASE'::character varying,"
+            " 'RETURN'::character varying, 'CHARGEBACK'::character varying])::text[])))"
+            " EXECUTE FUNCTION journal_has_bank_order()"
         ),
     },
     "ledger_entry": {
@@ -106,7 +120,56 @@ TRIGGERS: dict[str, dict[str, str]] = {
         ),
         "held_money_is_kept": _refuses("DELETE FOR EACH ROW", "held_money_by_entry"),
         "held_money_is_not_truncated": _refuses("TRUNCATE FOR EACH STATEMENT", "held_money_by_entry"),
+        "held_money_matches_hold": _HOLD_MATCHES_MONEY,
     },
+    "hold": {
+        "hold_fits": "BEFORE INSERT FOR EACH ROW EXECUTE FUNCTION hold_fits()",
+        "hold_is_fixed": _refuses(
+            "UPDATE FOR EACH ROW WHEN (((old.transaction_id <> new.transaction_id)"
+            " OR (old.account_id <> new.account_id) OR (old.to_account_id IS DISTINCT FROM new.to_account_id)"
+            " OR (old.expires_at <> new.expires_at) OR (old.created_at <> new.created_at)))",
+            "hold_is_fixed",
+        ),
+        "hold_is_final": _refuses("UPDATE FOR EACH ROW WHEN (((old.status)::text <> 'ACTIVE'::text))", "hold_is_final"),
+        "hold_is_kept": _refuses("DELETE FOR EACH ROW", "hold_is_kept"),
+        "hold_is_not_truncated": _refuses("TRUNCATE FOR EACH STATEMENT", "hold_is_kept"),
+        "hold_matches_money": _HOLD_MATCHES_MONEY,
+    },
+    "bank_order": {
+        "bank_order_of_open_wallet": "BEFORE INSERT FOR EACH ROW EXECUTE FUNCTION bank_order_of_open_wallet()",
+        "bank_order_opens_pending": _refuses(
+            "INSERT FOR EACH ROW WHEN ((((new.status)::text <> 'PENDING'::text) OR (new.returned <> 0)))",
+            "bank_order_opens_pending",
+        ),
+        "bank_order_has_history": (
+            "AFTER INSERT DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION bank_order_has_history()"
+        ),
+        "bank_order_is_fixed": _refuses(
+            "UPDATE FOR EACH ROW WHEN (((old.id <> new.id) OR ((old.kind)::text <> (new.kind)::text)"
+            " OR (old.account_id <> new.account_id) OR (old.amount <> new.amount)"
+            " OR ((old.destination)::text <> (new.destination)::text)"
+            " OR ((old.reference)::text <> (new.reference)::text)"
+            " OR (old.opening_id IS DISTINCT FROM new.opening_id) OR (old.initiator_id <> new.initiator_id)"
+            " OR (old.created_at <> new.created_at)))",
+            "bank_order_is_fixed",
+        ),
+        "bank_order_moves_by_change": _refuses(
+            "UPDATE FOR EACH ROW WHEN (((((old.status)::text <> (new.status)::text)"
+            " OR (old.returned <> new.returned)) AND (CURRENT_USER <> 'wallet_book'::name)))",
+            "bank_order_moves_by_change",
+        ),
+        "bank_order_is_kept": _refuses("DELETE FOR EACH ROW", "bank_order_is_kept"),
+        "bank_order_is_not_truncated": _refuses("TRUNCATE FOR EACH STATEMENT", "bank_order_is_kept"),
+    },
+    "bank_order_change": {
+        **_kept("bank_order_change"),
+        "bank_order_moves": "AFTER INSERT FOR EACH ROW EXECUTE FUNCTION bank_order_moves()",
+    },
+    "bank_return": {
+        **_kept("bank_return"),
+        "bank_return_counts": "AFTER INSERT FOR EACH ROW EXECUTE FUNCTION bank_return_counts()",
+    },
+    "bank_notice": _kept("bank_notice"),
     "account_outflow": {
         "account_outflow_by_entry": _refuses(
             "INSERT OR DELETE OR UPDATE FOR EACH ROW WHEN ((CURRENT_USER <> 'wallet_book'::name))",

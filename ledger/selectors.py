@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from accounts.models import Account
 from ledger.errors import TransactionNotFound
-from ledger.models import JournalTransaction, LedgerEntry
+from ledger.models import HeldMoney, JournalTransaction, LedgerEntry
 
 # It moves nothing between people.
 _HIDDEN = JournalTransaction.Type.CONSOLIDATION
@@ -49,7 +49,8 @@ class Page:
 class Movement:
     """A transaction as the owner of a wallet sees it; an account is None where the outside or the service stands.
 
-    `balance_after` is that of the owner's own wallet right after it, the paying one where both are theirs.
+    `balance_after` is that of the owner's own wallet right after it, the paying one where both are theirs; None for a
+    capture, which takes what had left the wallet before.
     """
 
     transaction: JournalTransaction
@@ -57,7 +58,7 @@ class Movement:
     currency: str
     from_account_id: int | None
     to_account_id: int | None
-    balance_after: int
+    balance_after: int | None
 
 
 def draw_system_shard(*, kind: str, currency: str) -> int:
@@ -139,8 +140,19 @@ def _newest(
 
 
 def _counterparties(entries: Iterable[LedgerEntry]) -> dict[UUID, int]:
-    """The other wallet of each entry's transaction: the first one on the other side, a shard by its parent's number."""
+    """The other wallet of each entry's transaction: the first one on the other side, a shard by its parent's number.
+
+    What a capture took was the payer's, from whose wallet it was set aside.
+    """
     sides = {entry.transaction_id: entry for entry in entries}
+    captures = {
+        entry.transaction_id: entry.transaction.continues_id
+        for entry in sides.values()
+        if entry.transaction.type == JournalTransaction.Type.CAPTURE
+    }
+    payers = (
+        dict(HeldMoney.objects.filter(pk__in=captures.values()).values_list("pk", "account_id")) if captures else {}
+    )
     legs = (
         LedgerEntry.objects.filter(
             transaction_id__in=sides,
@@ -151,9 +163,12 @@ def _counterparties(entries: Iterable[LedgerEntry]) -> dict[UUID, int]:
         .values_list("transaction_id", "amount", "account_id", "account__parent_id")
     )
     return {
-        transaction_id: parent_id or account_id
-        for transaction_id, amount, account_id, parent_id in legs
-        if (amount < 0) != (sides[transaction_id].amount < 0)
+        **{transaction_id: payers[opening_id] for transaction_id, opening_id in captures.items() if opening_id},
+        **{
+            transaction_id: parent_id or account_id
+            for transaction_id, amount, account_id, parent_id in legs
+            if (amount < 0) != (sides[transaction_id].amount < 0)
+        },
     }
 
 
@@ -173,16 +188,17 @@ def balance_at(account_id: int, *, at: datetime) -> int:
 
 
 def movement(transaction_id: UUID, *, owner_id: int) -> Movement:
-    """A transaction that touches a wallet of this owner's.
+    """A transaction that touches a wallet of this owner's. A capture also touches the one whose money it takes.
 
     Raises:
         TransactionNotFound: there is none, or it does not touch any.
     """
-    found = JournalTransaction.objects.select_related("reversal_budget").filter(pk=transaction_id)
-    transaction = found.exclude(type=_HIDDEN).first()
+    found = JournalTransaction.objects.select_related("reversal_budget", "continues__held_money__account")
+    transaction = found.filter(pk=transaction_id).exclude(type=_HIDDEN).first()
     legs = _wallet_legs(transaction) if transaction else []
     own = sorted((leg for leg in legs if leg.account.owner_id == owner_id), key=lambda leg: leg.amount)
-    if transaction is None or not own:
+    payer = _payer_of_capture(transaction) if transaction else None
+    if transaction is None or not (own or (payer and payer.owner_id == owner_id)):
         raise TransactionNotFound(f"There is no transaction {transaction_id}.")
     debits = [leg for leg in legs if leg.amount < 0]
     credits = [leg for leg in legs if leg.amount > 0]
@@ -190,10 +206,17 @@ def movement(transaction_id: UUID, *, owner_id: int) -> Movement:
         transaction=transaction,
         amount=max(-sum(leg.amount for leg in debits), sum(leg.amount for leg in credits)),
         currency=legs[0].account.currency,
-        from_account_id=_first_wallet(debits),
+        from_account_id=payer.pk if payer else _first_wallet(debits),
         to_account_id=_first_wallet(credits),
-        balance_after=own[0].balance_after,
+        balance_after=own[0].balance_after if own else None,
     )
+
+
+def _payer_of_capture(transaction: JournalTransaction) -> Account | None:
+    """Whose money a capture takes."""
+    if transaction.type != JournalTransaction.Type.CAPTURE or transaction.continues is None:
+        return None
+    return transaction.continues.held_money.account
 
 
 def _wallet_legs(transaction: JournalTransaction) -> list[LedgerEntry]:

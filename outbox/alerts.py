@@ -4,9 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from django.db import connection
-
-from outbox.services import Event, event_insert
+from outbox.services import Event, add_events
 from wallet_project.kernel import clock
 from wallet_project.kernel.db import demand_transaction
 
@@ -43,7 +41,4 @@ def raise_alert(*, code: str, detail: str, subject: Mapping[str, Any], account_i
         "subject": dict(subject),
     }
     key = code if account_id is None else str(account_id)
-    event = Event(event_id=clock.new_id(), topic=TOPIC, key=key, payload=payload)
-    statement, parameters = event_insert([event])
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
+    add_events([Event(event_id=clock.new_id(), topic=TOPIC, key=key, payload=payload)])

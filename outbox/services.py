@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from psycopg.types.json import Jsonb
+
+from wallet_project.kernel.db import demand_transaction
 
 # An event's id is a uuid5 of its transaction's in this namespace, so it can be made again from the journal.
 EVENT_NAMESPACE = UUID("6f0c3c8e-6d7b-5f0a-9c1f-3d0f5a0b7e21")
@@ -41,3 +44,15 @@ def event_insert(events: Sequence[Event]) -> tuple[str, list[list[Any]]]:
         [event.key for event in events],
         [Jsonb(event.payload) for event in events],
     ]
+
+
+def add_events(events: Sequence[Event]) -> None:
+    """Leave events in the outbox, in the open transaction.
+
+    Raises:
+        TransactionManagementError: no transaction is open.
+    """
+    demand_transaction()
+    statement, parameters = event_insert(events)
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)

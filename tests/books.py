@@ -60,6 +60,63 @@ FAULTS = {
     "an opening holds nothing": """
         SELECT j.id FROM journal_transaction j LEFT JOIN held_money h ON h.transaction_id = j.id
          WHERE j.type IN ('HOLD', 'WITHDRAWAL') AND h.transaction_id IS NULL""",
+    "an order's status is not its last change's": """
+        SELECT o.id, o.status, last.to_status FROM bank_order o
+          LEFT JOIN LATERAL (SELECT to_status FROM bank_order_change WHERE order_id = o.id
+                              ORDER BY id DESC LIMIT 1) AS last ON true
+         WHERE o.status IS DISTINCT FROM last.to_status""",
+    "a deposit has not exactly its money": """
+        SELECT o.id, o.status, count(j.id), sum(e.amount) FROM bank_order o
+          LEFT JOIN bank_order_change c ON c.order_id = o.id AND c.transaction_id IS NOT NULL
+          LEFT JOIN journal_transaction j ON j.id = c.transaction_id AND j.type = 'DEPOSIT'
+          LEFT JOIN ledger_entry e ON e.transaction_id = j.id AND e.account_id = o.account_id
+         WHERE o.kind = 'DEPOSIT' GROUP BY 1, 2, o.amount
+        HAVING count(c.id) <> (o.status = 'COMPLETED')::int OR count(j.id) <> (o.status = 'COMPLETED')::int
+            OR coalesce(sum(e.amount), 0) <> CASE o.status WHEN 'COMPLETED' THEN o.amount ELSE 0 END""",
+    "a withdrawal has not its money on hold, spent or released": """
+        SELECT o.id, o.status, h.amount, h.spent, h.released FROM bank_order o
+          LEFT JOIN held_money h ON h.transaction_id = o.opening_id AND h.account_id = o.account_id
+         WHERE o.kind = 'WITHDRAWAL' AND (h.amount, h.spent, h.released) IS DISTINCT FROM
+               (o.amount, CASE o.status WHEN 'COMPLETED' THEN o.amount ELSE 0 END,
+                CASE o.status WHEN 'FAILED' THEN o.amount ELSE 0 END)""",
+    "what was returned of an order is not the sum of its returns and of their transactions": """
+        SELECT o.id, o.returned FROM bank_order o
+          LEFT JOIN LATERAL (SELECT sum(r.amount) AS amount, sum(e.amount) AS moved
+                               FROM bank_return r JOIN journal_transaction j ON j.id = r.transaction_id
+                                AND j.type = CASE o.kind WHEN 'DEPOSIT' THEN 'CHARGEBACK' ELSE 'RETURN' END
+                               JOIN ledger_entry e ON e.transaction_id = j.id AND e.amount > 0
+                              WHERE r.order_id = o.id) AS returns ON true
+         WHERE (o.returned, o.returned) IS DISTINCT FROM (coalesce(returns.amount, 0), coalesce(returns.moved, 0))""",
+    "money of an order has no order": """
+        SELECT j.id, j.type FROM journal_transaction j
+          LEFT JOIN bank_order_change c ON c.transaction_id = j.id LEFT JOIN bank_return r ON r.transaction_id = j.id
+          LEFT JOIN journal_transaction opening ON opening.id = j.continues_id
+         WHERE j.type IN ('WITHDRAWAL', 'SETTLEMENT', 'RELEASE', 'RETURN', 'CHARGEBACK')
+           AND opening.type IS DISTINCT FROM 'HOLD' AND c.id IS NULL AND r.id IS NULL""",
+    "a closed wallet has an order under way": """
+        SELECT o.id FROM bank_order o JOIN account a ON a.id = o.account_id
+         WHERE a.status = 'CLOSED' AND o.status IN ('PENDING', 'SUBMITTED', 'UNKNOWN')""",
+    "a move has not exactly one event": """
+        SELECT moves.type, moves.order_id, moves.count, events.count
+          FROM (SELECT o.kind || '_' || c.to_status AS type, o.id::text AS order_id, count(*)
+                  FROM bank_order_change c JOIN bank_order o ON o.id = c.order_id GROUP BY 1, 2) AS moves
+          FULL JOIN (SELECT payload ->> 'type' AS type,
+                            coalesce(payload ->> 'depositId', payload ->> 'withdrawalId') AS order_id, count(*)
+                       FROM outbox_event
+                      WHERE topic IN ('wallet.deposits', 'wallet.withdrawals') AND payload ->> 'transactionId' IS NULL
+                      GROUP BY 1, 2) AS events USING (type, order_id)
+         WHERE moves.count IS DISTINCT FROM events.count""",
+    "a hold's status disagrees with its money": """
+        SELECT j.id, h.status, m.amount, m.spent, m.released FROM journal_transaction j
+          LEFT JOIN hold h ON h.transaction_id = j.id LEFT JOIN held_money m ON m.transaction_id = j.id
+         WHERE j.type = 'HOLD'
+           AND CASE h.status WHEN 'ACTIVE' THEN m.amount > m.spent + m.released
+                             WHEN 'CAPTURED' THEN m.amount = m.spent + m.released AND m.spent > 0
+                             ELSE m.amount = m.spent + m.released AND m.released > 0 END IS NOT TRUE""",
+    "a hold was captured late, or for somebody else": """
+        SELECT c.id FROM hold h JOIN journal_transaction c ON c.continues_id = h.transaction_id AND c.type = 'CAPTURE'
+          JOIN ledger_entry e ON e.transaction_id = c.id AND e.amount > 0
+         WHERE c.created_at >= h.expires_at OR e.account_id = h.account_id OR e.account_id <> h.to_account_id""",
     "a day's outflow is not what its entries say": """
         SELECT account_id, business_date, spent FROM account_outflow
          WHERE spent <> account_outflow_of(account_id, business_date)""",
@@ -73,7 +130,9 @@ WIPE = """
         runs_total, run_seconds_total, failing_since, lagging_since, bloated_since) =
         (0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL);
     DELETE FROM inbox_message; DELETE FROM inbox_parked_message; DELETE FROM notification;
-    DELETE FROM idempotency_record; DELETE FROM reversal_budget; DELETE FROM held_money; DELETE FROM account_outflow;
+    DELETE FROM idempotency_record; DELETE FROM reversal_budget;
+    DELETE FROM hold; DELETE FROM held_money; DELETE FROM account_outflow;
+    DELETE FROM bank_notice; DELETE FROM bank_return; DELETE FROM bank_order_change; DELETE FROM bank_order;
     DELETE FROM ledger_entry; DELETE FROM journal_transaction;
     DELETE FROM account_thaw; DELETE FROM account_freeze;
     DELETE FROM account WHERE kind = 'WALLET'; DELETE FROM tier;
@@ -92,7 +151,12 @@ COUNTED = [
     "account",
     "reversal_budget",
     "held_money",
+    "hold",
     "account_outflow",
+    "bank_order",
+    "bank_order_change",
+    "bank_return",
+    "bank_notice",
     "account_freeze",
     "account_thaw",
     "wallet_user",

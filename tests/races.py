@@ -16,16 +16,19 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import psycopg
+import pytest
 from django.db import DatabaseError, IntegrityError, connection, connections
 from django.utils.module_loading import import_string
 
 from ledger.commands import Posted
 from tests.books import value
 from tests.conftest import database_url, wait_until
+from transfers.services import Answer
 from wallet_project.kernel.db import sqlstate, violated_constraint
 from wallet_project.kernel.errors import DomainError
 
 T = TypeVar("T")
+Done = Posted | Answer
 PATIENCE = 30  # seconds; a race that takes longer hangs
 
 POSTED, REPLAYED = "posted", "replayed"
@@ -70,22 +73,22 @@ def at_once(deeds: Sequence[Callable[[], T]]) -> list[T]:
     return [results[position] for position in range(len(deeds))]
 
 
-def outcome_of(deed: Callable[[], Posted]) -> str:
+def outcome_of(deed: Callable[[], Done]) -> str:
     """What became of a command: `POSTED`, `REPLAYED`, or who refused it, in one word.
 
     A refusal of the service's is its code, of the database's the constraint's name or the SQLSTATE.
     """
     try:
-        posted = deed()
+        done = deed()
     except DomainError as error:
         cause = error.__cause__
         return violated_constraint(cause) or error.code if isinstance(cause, IntegrityError) else error.code
     except DatabaseError as error:
         return violated_constraint(error) or sqlstate(error) or "no connection"
-    return REPLAYED if posted.replayed else POSTED
+    return REPLAYED if done.replayed else POSTED
 
 
-def outcomes_of(deeds: Sequence[Callable[[], Posted]]) -> Counter[str]:
+def outcomes_of(deeds: Sequence[Callable[[], Done]]) -> Counter[str]:
     """Run commands at once, and count what became of them."""
     return Counter(at_once([lambda deed=deed: outcome_of(deed) for deed in deeds]))  # type: ignore[misc]
 
@@ -196,6 +199,28 @@ def watched(superuser: psycopg.Connection[Any]) -> Iterator[Callable[[], int]]:
         return _deadlocks(superuser) - before
 
     yield count
+
+
+@pytest.fixture(autouse=True)
+def deadlocks(superuser: psycopg.Connection[Any]) -> Iterator[Callable[[], int]]:
+    """How many there were in the race. After it the racers' sessions are gone, and none is left in a transaction.
+
+    A module of races imports it, and `no_deadlocks`.
+    """
+    with watched(superuser) as count:
+        yield count
+        count()
+    open_ones = superuser.execute(
+        "SELECT pid, query FROM pg_stat_activity"
+        " WHERE datname = current_database() AND state LIKE 'idle in transaction%'"
+    )
+    assert open_ones.fetchall() == []
+
+
+@pytest.fixture
+def no_deadlocks(deadlocks: Callable[[], int]) -> Iterator[None]:
+    yield
+    assert deadlocks() == 0
 
 
 def _deadlocks(superuser: psycopg.Connection[Any]) -> int:

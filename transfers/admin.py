@@ -3,11 +3,11 @@
 from django.contrib import admin
 from django.db.models import Q
 
-from transfers import reversal_admin
+from transfers import account_admin, hold_admin, order_admin, reversal_admin
 from transfers.models import Notification
 from wallet_project.kernel.admin import ReadOnlyAdmin, any_of, as_id, as_uuid, moment
 
-__all__ = ["NotificationAdmin", "reversal_admin"]
+__all__ = ["NotificationAdmin", "account_admin", "hold_admin", "order_admin", "reversal_admin"]
 
 
 @admin.register(Notification)

@@ -1,11 +1,12 @@
 """The example consumer: tells users of money that came and went. The kit under it: `outbox.consumer`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from accounts.models import Account
+from ledger.models import JournalTransaction
 from outbox.consumer import Consumer, Incoming, PoisonMessage
 from transfers.events import MONEY_TOPICS
 from transfers.models import Notification
@@ -15,6 +16,15 @@ from wallet_project.kernel.money import format_amount
 from wallet_project.kernel.query import decode_cursor, encode_cursor, page
 
 CONSUMER = "wallet.notifications"
+
+# What is not simply sent or received.
+_TEXTS: dict[str, str] = {
+    JournalTransaction.Type.HOLD: "{} was put on hold.",
+    JournalTransaction.Type.RELEASE: "{} came back from hold.",
+    JournalTransaction.Type.WITHDRAWAL: "{} is on its way to your bank.",
+    JournalTransaction.Type.RETURN: "Your bank sent {} back.",
+    JournalTransaction.Type.CHARGEBACK: "The bank took {} back.",
+}
 
 
 def notifications_consumer() -> Consumer:
@@ -45,6 +55,12 @@ def _notifications(message: Incoming) -> Iterable[Notification]:
     except (KeyError, TypeError, ValueError) as error:
         raise PoisonMessage(f"no money event: {error!r}") from error
     signed.pop(None, None)
+    if facts["type"] == JournalTransaction.Type.CAPTURE:
+        signed.pop(payload["from"], None)  # The payer was told when the money was set aside.
+    elif facts["type"] == JournalTransaction.Type.SETTLEMENT:
+        signed.clear()  # Likewise.
+    elif facts["type"] == JournalTransaction.Type.CHARGEBACK:
+        signed = _without_debt(signed, payload)
     owners = dict(Account.objects.wallets().filter(pk__in=signed).values_list("pk", "owner_id"))
     unknown = signed.keys() - owners.keys()
     if unknown:
@@ -60,6 +76,12 @@ def _notifications(message: Incoming) -> Iterable[Notification]:
         )
         for account_id, amount_seen in signed.items()
     ]
+
+
+def _without_debt(signed: dict[Any, int], payload: Mapping[str, Any]) -> dict[Any, int]:
+    """Of what the bank took back, what the wallet gave; it may have given nothing."""
+    owed = payload.get("owed", 0)
+    return {account_id: amount + owed for account_id, amount in signed.items() if amount + owed}
 
 
 def notifications_page(*, user_id: int, limit: int, cursor: str | None = None) -> dict[str, Any]:
@@ -81,7 +103,9 @@ def notifications_page(*, user_id: int, limit: int, cursor: str | None = None) -
 def notification_body(notification: Notification) -> dict[str, Any]:
     """A notification as the API shows it; the amount is signed as the wallet's owner sees it, in minor units."""
     money = format_amount(abs(notification.amount), notification.currency)
-    text = f"You received {money}." if notification.amount > 0 else f"You sent {money}."
+    text = _TEXTS.get(notification.type, "You received {}." if notification.amount > 0 else "You sent {}.").format(
+        money
+    )
     return {
         "notificationId": notification.pk,
         "type": notification.type,

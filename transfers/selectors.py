@@ -1,5 +1,6 @@
 """Readers for the API and the admin: values in the API's own words."""
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -9,7 +10,10 @@ from accounts.models import Account, AccountQuerySet
 from ledger.errors import TransactionNotFound
 from ledger.holdings import held_balance
 from ledger.keys import find_key
+from ledger.models import JournalTransaction
 from ledger.selectors import HistoryItem, Movement, Position, balance_at, history, movement, reversals_of
+from transfers.bank_selectors import withdrawal_body
+from transfers.hold_selectors import captured_body, payees_of_holds, reserved_body
 from wallet_project.kernel import clock
 from wallet_project.kernel.errors import FieldError, InvalidCursor, InvalidRequest
 from wallet_project.kernel.query import decode_cursor, encode_cursor, page
@@ -108,7 +112,14 @@ def history_page(
     account = wallet(account_id, owner_id=owner_id)
     of = f"entries/{account_id}"
     found = history(account, limit=limit, after=_position(cursor, of=of), since=since, until=until, type=type)
-    return page([_history_item(item) for item in found.items], next_cursor=_cursor(found.next, of=of))
+    payees = _promised(item.entry.transaction for item in found.items)
+    items = [_history_item(item, payees.get(item.entry.transaction_id)) for item in found.items]
+    return page(items, next_cursor=_cursor(found.next, of=of))
+
+
+def _promised(transactions: Iterable[JournalTransaction]) -> dict[UUID, int]:
+    """For whom holds set money aside, as far as it was said."""
+    return payees_of_holds(each.pk for each in transactions if each.type == JournalTransaction.Type.HOLD)
 
 
 def _position(cursor: str | None, *, of: str) -> Position | None:
@@ -128,7 +139,7 @@ def _cursor(position: Position | None, *, of: str) -> str | None:
     return encode_cursor(of, position.entry_id, (position.created_at - _EPOCH) // _MICROSECOND)
 
 
-def _history_item(item: HistoryItem) -> dict[str, Any]:
+def _history_item(item: HistoryItem, payee_id: int | None) -> dict[str, Any]:
     entry = item.entry
     body: dict[str, Any] = {
         "entryId": entry.pk,
@@ -136,7 +147,7 @@ def _history_item(item: HistoryItem) -> dict[str, Any]:
         "type": entry.transaction.type,
         "amount": entry.amount,
         "balanceAfter": entry.balance_after,
-        "counterpartyAccountId": item.counterparty_id,
+        "counterpartyAccountId": item.counterparty_id or payee_id,
         "reference": entry.transaction.reference or None,
         "createdAt": clock.rfc3339(entry.created_at),
     }
@@ -200,7 +211,7 @@ def _movement_body(moved: Movement) -> dict[str, Any]:
         "amount": moved.amount,
         "currency": moved.currency,
         "fromAccountId": moved.from_account_id,
-        "toAccountId": moved.to_account_id,
+        "toAccountId": moved.to_account_id or _promised([transaction]).get(transaction.pk),
         "reference": transaction.reference or None,
         "metadata": transaction.metadata,
         "createdAt": clock.rfc3339(transaction.created_at),
@@ -213,6 +224,15 @@ def posted_body(transaction_id: UUID) -> dict[str, Any]:
     return {"transactionId": str(transaction_id), "status": "COMPLETED"}
 
 
+# What commands were answered that post at once, by the type of their transaction.
+_BODIES: dict[str, Callable[[UUID], dict[str, Any]]] = {
+    JournalTransaction.Type.HOLD: reserved_body,
+    JournalTransaction.Type.CAPTURE: captured_body,
+    JournalTransaction.Type.WITHDRAWAL: withdrawal_body,
+}
+_STATUSES: dict[str, int] = {JournalTransaction.Type.WITHDRAWAL: 202}
+
+
 def operation_body(*, owner_id: int, key: str) -> dict[str, Any]:
     """The answer that the command with this key was given.
 
@@ -223,5 +243,6 @@ def operation_body(*, owner_id: int, key: str) -> dict[str, Any]:
     if known is None:
         raise TransactionNotFound("No command with this key has succeeded yet; the same command may be sent again.")
     if known.transaction_id is not None and known.response is None:
-        return {"status": 201, "body": posted_body(known.transaction_id)}
+        body_of = _BODIES.get(known.type or "", posted_body)
+        return {"status": _STATUSES.get(known.type or "", 201), "body": body_of(known.transaction_id)}
     return {"status": known.status or 201, "body": known.response}

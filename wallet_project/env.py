@@ -91,6 +91,12 @@ class Environ:
     bank_callback_window_seconds: int = field(
         default_factory=lambda: _env.int("BANK_CALLBACK_WINDOW_SECONDS", 300, validate=validate.Range(min=1))
     )
+    hold_sweep_seconds: float = field(
+        default_factory=lambda: _env.float("HOLD_SWEEP_SECONDS", 10, validate=validate.Range(min=1))
+    )
+    bank_ask_seconds: int = field(
+        default_factory=lambda: _env.int("BANK_ASK_SECONDS", 60, validate=validate.Range(min=1))
+    )
     event_source: str = field(default_factory=lambda: _env.str("EVENT_SOURCE", "/wallet"))
     outbox_relay_seconds: float = field(default_factory=lambda: _env.float("OUTBOX_RELAY_SECONDS", 0.2))
     outbox_retention_days: int = field(

@@ -33,6 +33,14 @@ TABLES: dict[str, str] = {
     "inbox_message": "SELECT, INSERT, DELETE",
     "inbox_parked_message": "SELECT, INSERT, UPDATE (resolved_at, error)",
     "notification": APPEND,
+    "hold": (
+        "SELECT, INSERT (transaction_id, account_id, to_account_id, expires_at, created_at), "
+        "UPDATE (status, ended_by_id, ended_at, stuck_at)"
+    ),
+    "bank_order": "SELECT, INSERT, UPDATE (attempts, next_step_at, stuck_at)",
+    "bank_order_change": APPEND,
+    "bank_return": APPEND,
+    "bank_notice": APPEND,
     "reconciliation_run": EDIT,
     "reconciliation_finding": APPEND,
     # Users and the admin

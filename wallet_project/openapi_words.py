@@ -30,7 +30,7 @@ every code. What holds for all calls:
 TAGS = [
     {"name": "Signing in", "description": "Users and tokens."},
     {"name": "Wallets", "description": "A user's accounts, their balances and history."},
-    {"name": "Money", "description": "Transfers, and what staff take back."},
+    {"name": "Money", "description": "Transfers, holds, money from and to the bank, and what staff take back."},
     {"name": "Keys and events", "description": "What became of a command, and what the world is told."},
     {"name": "Service", "description": "For supervisors, and for those who read this."},
 ]
@@ -56,6 +56,19 @@ def _parameter(name: str, where: str, schema: Schema, *, required: bool, example
 
 PARAMETERS: Schema = {
     "accountId": _parameter("accountId", "path", number("A wallet's number."), required=True, example=1001),
+    "holdId": _parameter(
+        "holdId", "path", uuid("A hold's id."), required=True, example="01a22db0-7c3e-7d7c-9a57-2b6c8d1c0f11"
+    ),
+    "depositId": _parameter(
+        "depositId", "path", uuid("A deposit's id."), required=True, example="01a22db1-0c7e-7a11-8d2f-5b6c8d1c0f22"
+    ),
+    "withdrawalId": _parameter(
+        "withdrawalId",
+        "path",
+        uuid("A withdrawal's id."),
+        required=True,
+        example="01a22db2-4d1f-7b36-9c0d-7f1e2d3c4b5a",
+    ),
     "transactionId": _parameter(
         "transactionId",
         "path",
@@ -81,6 +94,20 @@ PARAMETERS: Schema = {
         text("`return=representation`: answer the whole thing. Others are ignored (RFC 7240)."),
         required=False,
         example="return=representation",
+    ),
+    "Bank-Timestamp": _parameter(
+        "Bank-Timestamp",
+        "header",
+        text("When the notice was signed, in seconds since 1970; at most five minutes from now."),
+        required=True,
+        example="1796144400",
+    ),
+    "Bank-Signature": _parameter(
+        "Bank-Signature",
+        "header",
+        text("`v1=` and the HMAC-SHA256 of the timestamp, a point and the body, in hexadecimal."),
+        required=True,
+        example="v1=" + "0" * 64,
     ),
     "X-Request-ID": _parameter(
         "X-Request-ID",

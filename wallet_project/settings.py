@@ -176,12 +176,22 @@ CELERY_BEAT_SCHEDULE = {
     "watch-outbox": {"task": "outbox.tasks.watch", "schedule": 15.0, "options": {"expires": 15}},
     "purge-outbox": {"task": "outbox.tasks.purge", "schedule": crontab(minute="*/10")},
     "purge-sign-ins": {"task": "accounts.tasks.purge_sign_ins", "schedule": crontab(minute="27", hour="3")},
+    "sweep-orders": {"task": "transfers.bank_tasks.sweep_orders", "schedule": 1.0, "options": {"expires": 1}},
+    "expire-holds": {
+        "task": "transfers.tasks.expire_holds",
+        "schedule": ENV.hold_sweep_seconds,
+        "options": {"expires": ENV.hold_sweep_seconds},
+    },
     "add-partitions": {"task": "ledger.tasks.add_partitions", "schedule": crontab(minute="17")},
     # Hourly though the run is nightly: a run is claimed once per business date, so a missed night is caught up.
     "reconcile": {"task": "ledger.tasks.reconcile_business_date", "schedule": crontab(minute="7")},
 }
 
-CELERY_TASK_ROUTES = {"outbox.tasks.relay": {"queue": "outbox"}}  # a worker of its own: nothing holds up the events
+# Workers of their own: nothing holds up the events, and a slow bank holds up nothing.
+CELERY_TASK_ROUTES = {
+    "outbox.tasks.relay": {"queue": "outbox"},
+    "transfers.bank_tasks.advance_order": {"queue": "bank"},
+}
 
 # --- Events: the outbox and Kafka (docs/events.md) -------------------------------------------------------------------
 
@@ -202,6 +212,7 @@ BANK_API_KEY = ENV.bank_api_key
 BANK_WEBHOOK_SECRETS = ENV.bank_webhook_secrets  # any of them may have signed a notice
 BANK_TIMEOUT_SECONDS = ENV.bank_timeout_seconds
 BANK_CALLBACK_WINDOW_SECONDS = ENV.bank_callback_window_seconds
+BANK_ASK_SECONDS = ENV.bank_ask_seconds
 
 # --- Files, cookies, transport -------------------------------------------------------------------------------------
 

@@ -13,12 +13,13 @@ VIEWED = {
     "accounts": ["user", "account", "freeze"],
     "ledger": ["journal transaction", "ledger entry", "reconciliation run", "reconciliation finding"],
     "outbox": ["outbox event", "parked message"],
-    "transfers": ["notification"],
+    "transfers": ["notification", "hold", "bank order", "bank notice"],
 }
 # What finance does, by the permissions that the models name.
 DONE_BY_FINANCE = [
     ("accounts", "account", "freeze_account", "Can freeze and thaw accounts"),
     ("ledger", "journaltransaction", "reverse_journaltransaction", "Can reverse transactions"),
+    ("transfers", "bankorder", "ask_bank", "Can ask the bank about orders"),
     ("outbox", "outboxevent", "retry_outboxevent", "Can send parked events again"),
 ]
 GROUPS = ["Support", "Finance"]

@@ -13,8 +13,11 @@ from accounts.models import Freeze, User
 from ledger.models import LedgerEntry, ReconciliationFinding, ReconciliationRun
 from ledger.reconciliation import reconcile
 from outbox.models import OutboxEvent
+from tests.transfers.bank_kit import a_deposit
 from tests.world import Person, World
-from transfers.services import reverse
+from transfers.models import BankNotice
+from transfers.services import reserve, reverse
+from wallet_project.kernel import clock
 
 SignIn = Callable[[str], Client]
 
@@ -51,6 +54,9 @@ class Book:
     run: int
     finding: int
     event: int
+    hold: UUID
+    order: UUID
+    notice: int
     group: int
 
     @property
@@ -65,6 +71,9 @@ class Book:
             "accounts/freeze": self.freeze,
             "accounts/user": self.payer.user.pk,
             "outbox/outboxevent": self.event,
+            "transfers/hold": self.hold,
+            "transfers/bankorder": self.order,
+            "transfers/banknotice": self.notice,
             "auth/group": self.group,
         }
 
@@ -78,6 +87,13 @@ def book(world: World) -> Book:
     freeze = services.freeze(
         account_id=payee.account_id, cause=Freeze.Cause.STAFF, reason="police letter 17", staff_id=staff.pk
     )
+    hold = reserve(
+        caller=payer.caller,
+        key="deposit on a bicycle",
+        account_id=payer.account_id,
+        amount=500,
+        to_account_id=payee.account_id,
+    ).body["holdId"]
     run = reconcile()
     finding = ReconciliationFinding.objects.create(
         run=ReconciliationRun.objects.create(),
@@ -97,5 +113,17 @@ def book(world: World) -> Book:
         run=run.pk,
         finding=finding.pk,
         event=OutboxEvent.objects.latest("pk").pk,
+        hold=UUID(hold),
+        order=a_deposit(payer, 500, reference="savings").pk,
+        notice=BankNotice.objects.create(
+            notice_id="N-1",
+            reference="nobody",
+            event="SETTLED",
+            amount=500,
+            currency="VND",
+            occurred_at=clock.now(),
+            body=b'{"noticeId": "N-1"}',
+            outcome=BankNotice.Outcome.UNKNOWN_REFERENCE,
+        ).pk,
         group=Group.objects.get(name="Support").pk,
     )

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LISTS = [
     *("ledger/journaltransaction", "ledger/ledgerentry", "ledger/reconciliationrun", "ledger/reconciliationfinding"),
     *("accounts/account", "accounts/freeze", "accounts/user", "outbox/outboxevent", "auth/group"),
+    *("transfers/hold", "transfers/bankorder", "transfers/banknotice"),
 ]
 
 
@@ -57,7 +58,7 @@ def test_an_account_leads_to_its_entries_and_these_to_their_transactions(sign_in
     entries = f"/admin/ledger/ledgerentry/?account__id__exact={book.payer.account_id}"
 
     assert f'href="{entries}"' in account
-    assert rows(browser, entries) == 3
+    assert rows(browser, entries) == 4
     listed = text(browser, entries)
     assert f'href="/admin/ledger/journaltransaction/{book.transfer}/change/"' in listed
     assert f'href="/admin/accounts/account/{book.payer.account_id}/change/"' in listed
@@ -203,7 +204,7 @@ def test_lists_are_paged_and_sorted_by_what_is_indexed(sign_in: SignIn, book: Bo
     browser = sign_in("support")
 
     assert rows(browser, "/admin/ledger/ledgerentry/") == 50
-    assert rows(browser, "/admin/ledger/ledgerentry/?p=2") == 66 - 50
+    assert rows(browser, "/admin/ledger/ledgerentry/?p=2") == 68 - 50
     assert rows(browser, "/admin/ledger/ledgerentry/?all=") == 50
     by_amount = queries(browser, "/admin/ledger/ledgerentry/?o=5")
     assert not any('ORDER BY "ledger_entry"."amount"' in query for query in by_amount)
@@ -234,6 +235,18 @@ def test_the_search_boxes_take_what_they_say(sign_in: SignIn, book: Book) -> Non
         "ledger/journaltransaction/?q=rent": 0,
         f"ledger/reconciliationfinding/?q={account}": 1,
         f"outbox/outboxevent/?q={book.event}": 1,
+        f"transfers/hold/?q={book.hold}": 1,
+        f"transfers/hold/?q={account}": 1,
+        f"transfers/hold/?q={book.payee.account_id}": 1,
+        f"transfers/hold/?q={uuid4()}": 0,
+        "transfers/hold/?q=payer": 0,
+        f"transfers/bankorder/?q={book.order}": 1,
+        f"transfers/bankorder/?q={book.order.hex}": 1,
+        f"transfers/bankorder/?q={account}": 1,
+        f"transfers/bankorder/?q={uuid4()}": 0,
+        "transfers/banknotice/?q=N-1": 1,
+        "transfers/banknotice/?q=nobody": 1,
+        "transfers/banknotice/?q=N": 0,
     }
 
     assert {address: rows(browser, f"/admin/{address}") for address in found} == found
@@ -305,7 +318,7 @@ def test_the_filters_of_type_and_state_filter(sign_in: SignIn, book: Book) -> No
 
     assert rows(browser, "/admin/ledger/journaltransaction/?type=REVERSAL") == 1
     assert rows(browser, "/admin/ledger/journaltransaction/?type=DEPOSIT") == 1
-    assert rows(browser, "/admin/outbox/outboxevent/?state=waiting") == 3
+    assert rows(browser, "/admin/outbox/outboxevent/?state=waiting") == 5
     assert rows(browser, "/admin/outbox/outboxevent/?state=parked") == 0
     assert rows(browser, "/admin/accounts/account/?kind__exact=WALLET") == 2
 

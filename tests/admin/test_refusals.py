@@ -21,6 +21,9 @@ SEEN_BY_STAFF = [
     "accounts/freeze",
     "accounts/user",
     "outbox/outboxevent",
+    "transfers/hold",
+    "transfers/bankorder",
+    "transfers/banknotice",
 ]
 READ_ONLY = [*[page for page in SEEN_BY_STAFF if page != "accounts/user"], "auth/group"]
 
@@ -72,7 +75,7 @@ def test_the_book_is_not_changed_here(sign_in: SignIn, book: Book, snapshot: Sna
     assert browser.get(f"/admin/{page}/add/").status_code == 403
     for address in (
         *(f"/admin/{page}/add/", f"/admin/{page}/{pk}/change/", f"/admin/{page}/{pk}/delete/"),
-        f"/admin/{page}/{pk}/change/?_to_field=id",
+        f"/admin/{page}/{pk}/change/?_to_field={'transaction' if page == 'transfers/hold' else 'id'}",
     ):
         assert browser.post(address, form).status_code == 403, address
     action = {"action": "delete_selected", "_selected_action": str(pk), "post": "yes", "index": "0"}

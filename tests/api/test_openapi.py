@@ -57,7 +57,7 @@ def test_every_address_is_described() -> None:
             if isinstance(pattern, URLResolver):
                 yield from addresses(pattern.url_patterns, route)
             elif isinstance(pattern, URLPattern) and not route.startswith("admin"):
-                for method in getattr(pattern.callback, "actions", {}):
+                for method in set(getattr(pattern.callback, "actions", {})) - {"head"}:  # added by the first call
                     yield f"{method.upper()} /" + re.sub(r"<\w+:(\w+)>", r"{\1}", route)
 
     found = set(addresses(get_resolver().url_patterns))
@@ -75,7 +75,7 @@ def test_every_call_says_all_there_is_to_say(name: str, operation: dict[str, Any
         re.findall(r"{(\w+)}", name)
     )
     statuses = {int(status) for status in operation["responses"]}
-    assert statuses & {200, 201, 204}
+    assert statuses & {200, 201, 202, 204}
     assert 500 in statuses
     if name.startswith("POST"):
         assert {400, 413, 415, 503} <= statuses

@@ -26,6 +26,11 @@ COMMANDS = {
     "transfer": "/v1/transfers",
     "open": "/v1/accounts",
     "close": "/v1/accounts/9/close",
+    "reserve": "/v1/holds",
+    "capture": f"/v1/holds/{uuid4()}/capture",
+    "void": f"/v1/holds/{uuid4()}/void",
+    "deposit": "/v1/deposits",
+    "withdraw": "/v1/withdrawals",
     "reverse": f"/v1/transactions/{uuid4()}/reversals",
 }
 WITHOUT_KEY = ["/v1/users", "/v1/auth/token", "/v1/auth/token/refresh", "/v1/auth/logout"]
@@ -121,6 +126,36 @@ def test_transfers(phones: Phones, world: World, snapshot: Snapshot) -> None:
             line(poor, poor_dollars, rich, 5, "currency_mismatch"),
             line(payer, payer, rich, 1_000, "insufficient_funds"),
             line(payer, payer, rich, 999, "balance_limit_exceeded"),
+        ],
+        phones,
+    )
+    assert snapshot() == before
+
+
+def test_bank_orders(phones: Phones, world: World, snapshot: Snapshot) -> None:
+    payer = world.person("payer", balance=10)
+    poor, gone = frozen(world.person("poor")), closed(world.person("gone"))
+    rich = world.person("rich", balance=MAX_AMOUNT)
+    assert phones.of(payer).post("/v1/accounts", {"currency": "VND"}, key="used").status_code == 201
+    before = snapshot()
+
+    def line(by: Person, account_id: int, amount: int, code: str, *, to: str = "deposits", **more: Any) -> Line:
+        destination = {} if to == "deposits" else {"destination": "VCB"}
+        body = {"accountId": account_id, "amount": amount, **destination}
+        return Line(by=by, path=f"/v1/{to}", body=body, code=code, **more)
+
+    def out(*arguments: Any, **more: Any) -> Line:
+        return line(*arguments, to="withdrawals", **more)
+
+    follow(
+        [
+            *(each(payer, 2**63 - 1, 0, "invalid_request", key="used", status=400) for each in (line, out)),
+            *(each(payer, 2**63 - 1, 5, "idempotency_key_reused", key="used") for each in (line, out)),
+            *(each(payer, gone.account_id, 5, "not_found", status=404) for each in (line, out)),
+            *(each(gone, gone.account_id, MAX_AMOUNT, "account_closed") for each in (line, out)),
+            out(poor, poor.account_id, 5, "account_frozen"),
+            out(payer, payer.account_id, 11, "insufficient_funds"),
+            line(rich, rich.account_id, 1, "balance_limit_exceeded"),
         ],
         phones,
     )

@@ -20,7 +20,7 @@ from django.db.models import Min
 from accounts.models import Account
 from ledger.models import LedgerEntry
 from tests.api.phone import Phone, Phones, at_once, may_reverse
-from tests.ledger.test_model_ledger import Model, Wallet
+from tests.ledger.model import Model, Wallet
 from tests.races import soak
 from tests.world import Person, World
 

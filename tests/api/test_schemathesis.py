@@ -10,6 +10,7 @@ import pytest
 from tests.api.phone import Phones, may_reverse
 from tests.races import soak
 from tests.world import Person, World
+from transfers.services import reserve
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -23,6 +24,9 @@ def test_nothing_is_found(service: str, phones: Phones, world: World, tmp_path: 
     known = {
         "KNOWN_ACCOUNTS": f"{caller.account_id},{second.account_id}",
         "KNOWN_TRANSACTION": str(world.pay(caller, second, 2**40).transaction_id),
+        "KNOWN_HOLD": reserve(caller=caller.caller, key="hold", account_id=caller.account_id, amount=2**40).body[
+            "holdId"
+        ],
     }
     process = subprocess.run(
         [

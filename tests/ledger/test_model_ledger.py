@@ -1,9 +1,8 @@
 """The services against a ledger of a few lines: every answer and every balance is predicted, whatever the order.
 
-Hypothesis makes up what people do; the model below says what must come of it; the books are compared after each step.
+Hypothesis makes up what people do; the model says what must come of it; the books are compared after each step.
 """
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -25,150 +24,37 @@ from hypothesis.stateful import (
 from accounts.models import Account, User
 from accounts.services import Caller, freeze, stamp_of, thaw
 from ledger.commands import Posted
+from ledger.holdings import find_holdings, held_balance
 from ledger.models import LedgerEntry
 from tests import books
 from tests.ledger.kit import move, post_all, word
+from tests.ledger.model import SYSTEM, Model, Promise, Wallet
 from tests.races import soak
+from tests.transfers.till import end_time_of
 from tests.world import Person, password_hash
-from transfers.services import close_account, fund, open_account, reverse, transfer
+from transfers.models import Hold
+from transfers.services import (
+    Answer,
+    capture,
+    close_account,
+    expire_due,
+    fund,
+    open_account,
+    reserve,
+    reverse,
+    transfer,
+    void,
+)
 from wallet_project.kernel.errors import DomainError
 from wallet_project.kernel.money import MAX_AMOUNT
 
-SYSTEM = "system"
 NOWHERE = 2**62  # the number of no account
-
-
-@dataclass
-class Wallet:
-    """A wallet of the model."""
-
-    owner: str
-    currency: str
-    balance: int = 0
-    frozen: bool = False
-    closed: bool = False
-
-
-@dataclass
-class Model:
-    """A ledger in a few lines. Each method says what must come of a command, and does it."""
-
-    wallets: dict[int, Wallet] = field(default_factory=dict)
-    disabled: set[str] = field(default_factory=set)
-    keys: dict[tuple[str, str], tuple[object, ...]] = field(default_factory=dict)
-    left: dict[object, tuple[int, int, int]] = field(default_factory=dict)  # per transfer: source, target, what is left
-
-    def _known(self, who: str, key: str, body: tuple[object, ...]) -> str | None:
-        if who in self.disabled:
-            return "token_invalid"
-        known = self.keys.get((who, key))
-        if known is None:
-            return None
-        return "replayed" if known == body else "idempotency_key_reused"
-
-    def opens(self, who: str, key: str, currency: str) -> str:
-        body = ("open", currency)
-        verdict = self._known(who, key, body)
-        if verdict is None:
-            self.keys[who, key] = body
-        return verdict or "done"
-
-    def closes(self, who: str, key: str, number: int) -> str:
-        body = ("close", number)
-        wallet = self.wallets.get(number)
-        verdict = self._known(who, key, body)
-        if verdict is not None:
-            return verdict
-        if wallet is None or wallet.owner != who:
-            return "not_found"
-        if wallet.closed or wallet.frozen or wallet.balance:
-            return "illegal_state"
-        wallet.closed = True
-        self.keys[who, key] = body
-        return "done"
-
-    def receives(self, key: str, number: int, amount: int) -> str:
-        body = ("fund", number, amount)
-        verdict = self._known(SYSTEM, key, body)
-        if verdict is not None:
-            return verdict
-        wallet = self.wallets[number]
-        if wallet.closed:
-            return "account_closed"
-        if wallet.balance + amount > MAX_AMOUNT:
-            return "balance_limit_exceeded"
-        wallet.balance += amount
-        self.keys[SYSTEM, key] = body
-        return "posted"
-
-    def pays(self, who: str, key: str, source: int, target: int, amount: int, *, kind: str = "transfer") -> str:
-        body = (kind, source, target, amount)
-        verdict = self._known(who, key, body) or self._refusal(who, source, target, amount)
-        if verdict is not None:
-            return verdict
-        self.wallets[source].balance -= amount
-        self.wallets[target].balance += amount
-        self.keys[who, key] = body
-        return "posted"
-
-    def reverses(self, who: str, key: str, of: object, amount: int | None) -> str:
-        """`of` is a transfer that `left` knows; no amount is all that is left."""
-        body = ("reverse", of, amount)
-        source, target, left = self.left[of]
-        going_back = left if amount is None else amount
-        verdict = self._known(who, key, body) or self._obstacle(source, target, left, going_back)
-        if verdict is not None:
-            return verdict
-        self.wallets[target].balance -= going_back
-        self.wallets[source].balance += going_back
-        self.left[of] = (source, target, left - going_back)
-        self.keys[who, key] = body
-        return "posted"
-
-    def _obstacle(self, source: int, target: int, left: int, going_back: int) -> str | None:
-        payer, payee = self.wallets[source], self.wallets[target]
-        faults = {
-            "already_reversed": left == 0,
-            "reversal_exceeds_original": going_back > left,
-            "account_closed": payer.closed or payee.closed,
-            "insufficient_funds": payee.balance < going_back,
-            "balance_limit_exceeded": payer.balance + going_back > MAX_AMOUNT,
-        }
-        return next((code for code, is_so in faults.items() if is_so), None)
-
-    def _refusal(self, who: str, source: int, target: int, amount: int) -> str | None:
-        if source == target:
-            return "same_account"
-        if source not in self.wallets or target not in self.wallets or self.wallets[source].owner != who:
-            return "not_found"
-        payer, payee = self.wallets[source], self.wallets[target]
-        faults = {
-            "account_closed": payer.closed or payee.closed,
-            "account_frozen": payer.frozen,
-            "currency_mismatch": payer.currency != payee.currency,
-            "insufficient_funds": payer.balance < amount,
-            "balance_limit_exceeded": payee.balance + amount > MAX_AMOUNT,
-        }
-        return next((code for code, is_so in faults.items() if is_so), None)
-
-    def freezes(self, number: int) -> str:
-        wallet = self.wallets[number]
-        if wallet.closed or wallet.frozen:
-            return "illegal_state"
-        wallet.frozen = True
-        return "done"
-
-    def thaws(self, number: int) -> str:
-        wallet = self.wallets[number]
-        if not wallet.frozen:
-            return "illegal_state"
-        wallet.frozen = False
-        return "done"
-
+SILENT = ("open", "close", "void")  # commands that post nothing by their own key
 
 PEOPLE = st.sampled_from(["an", "binh", "shop"])
 KEYS = st.sampled_from([f"key {number}" for number in range(10)])  # Few, so that they meet again.
 AMOUNTS = st.one_of(st.integers(1, 100), st.sampled_from([1, 100, 1_000, MAX_AMOUNT - 50, MAX_AMOUNT]))
+SMALL = st.integers(1, 60)
 CURRENCIES = st.sampled_from(["VND", "VND", "VND", "USD"])
 
 
@@ -185,6 +71,7 @@ class Ledger(RuleBasedStateMachine):
             name: User.objects.create(username=name, password=password_hash()) for name in ("an", "binh", "shop")
         }
         self.transactions: dict[tuple[str, str], UUID] = {}
+        self.answers: dict[tuple[str, str], dict[str, Any]] = {}
 
     def teardown(self) -> None:
         found = books.faults(self.superuser)
@@ -206,6 +93,8 @@ class Ledger(RuleBasedStateMachine):
         if isinstance(outcome, Posted):
             assert self.transactions.setdefault((who, key), outcome.transaction_id) == outcome.transaction_id
             return word(outcome)
+        if isinstance(outcome, Answer):
+            assert self.answers.setdefault((who, key), outcome.body) == outcome.body
         return "replayed" if getattr(outcome, "replayed", False) else "done"
 
     # --- What people do ---------------------------------------------------------------------------------------------
@@ -302,6 +191,74 @@ class Ledger(RuleBasedStateMachine):
         ]
         assert said == expected
 
+    # --- Holds ------------------------------------------------------------------------------------------------------
+
+    @rule(key=KEYS, source=wallets, payee=st.one_of(st.none(), wallets, st.just(NOWHERE)), amount=SMALL)
+    def reserve(self, key: str, source: int, payee: int | None, amount: int) -> None:
+        who = self.model.wallets[source].owner
+        said = self.answer(
+            who,
+            key,
+            lambda: reserve(caller=self.caller(who), key=key, account_id=source, amount=amount, to_account_id=payee),
+        )
+        assert said == self.model.reserves(who, key, source, payee, amount)
+        if said == "done":
+            hold_id = UUID(self.answers[who, key]["holdId"])
+            self.model.holds[hold_id] = Promise(source=source, payee=payee, left=amount)
+
+    @precondition(lambda self: self.model.holds)
+    @rule(
+        key=KEYS,
+        which=st.integers(0, 20),
+        amount=st.one_of(st.none(), SMALL),
+        payee=st.one_of(st.none(), wallets),
+        final=st.booleans(),
+        by=st.one_of(st.none(), PEOPLE),
+    )
+    def capture(self, key: str, which: int, amount: int | None, payee: int | None, final: bool, by: str | None) -> None:
+        of = self._hold(which)
+        who = by or self._commander(of)
+        said = self.answer(
+            who,
+            key,
+            lambda: capture(
+                caller=self.caller(who), key=key, hold_id=of, amount=amount, to_account_id=payee, final=final
+            ),
+        )
+        expected, target, taken = self.model.captures(who, key, of, amount, payee, final=final)
+        assert said == expected
+        if said == "done":
+            answer = self.answers[who, key]
+            assert answer["status"] == ("ACTIVE" if self.model.holds[of].left else "CAPTURED")
+            self.model.left[UUID(answer["transactionId"])] = (self.model.holds[of].source, target, taken)
+
+    @precondition(lambda self: self.model.holds)
+    @rule(key=KEYS, which=st.integers(0, 20), by=st.one_of(st.none(), PEOPLE))
+    def void(self, key: str, which: int, by: str | None) -> None:
+        of = self._hold(which)
+        who = by or self._commander(of)
+        said = self.answer(who, key, lambda: void(caller=self.caller(who), key=key, hold_id=of))
+        assert said == self.model.voids(who, key, of)
+
+    @precondition(lambda self: any(hold.left for hold in self.model.holds.values()))
+    @rule(which=st.integers(0, 20))
+    def let_expire(self, which: int) -> None:
+        """One whose wallet is too full to take it back would be due for ever: such is let be."""
+        of = self._hold(which)
+        if self.model.expires(of):
+            end_time_of(self.superuser, of)
+            assert expire_due() == 1
+        assert expire_due() == 0
+
+    def _hold(self, which: int) -> UUID:
+        of = list(self.model.holds)[which % len(self.model.holds)]
+        assert isinstance(of, UUID)
+        return of
+
+    def _commander(self, of: UUID) -> str:
+        hold = self.model.holds[of]
+        return self.model.wallets[hold.payee or hold.source].owner
+
     # --- What staff do ----------------------------------------------------------------------------------------------
 
     @rule(number=wallets)
@@ -330,17 +287,24 @@ class Ledger(RuleBasedStateMachine):
                 owner=account.owner.username,
                 currency=account.currency,
                 balance=account.balance,
+                held=account.held,  # type: ignore[attr-defined]
                 frozen=account.frozen,  # type: ignore[attr-defined]
                 closed=account.status == Account.Status.CLOSED,
             )
-            for account in Account.objects.wallets().with_frozen().select_related("owner")
+            for account in Account.objects.wallets().with_frozen().annotate(held=held_balance()).select_related("owner")
         }
         assert live == self.model.wallets
 
     @invariant()
     def every_entry_belongs_to_a_key_that_worked(self) -> None:
-        posting = {(who, key) for (who, key), body in self.model.keys.items() if body[0] not in ("open", "close")}
-        assert LedgerEntry.objects.count() == 2 * len(posting)
+        posting = {(who, key) for (who, key), body in self.model.keys.items() if body[0] not in SILENT}
+        assert LedgerEntry.objects.count() == 2 * (len(posting) + self.model.releases)
+
+    @invariant()
+    def every_hold_is_as_the_model_has_it(self) -> None:
+        holdings = find_holdings(self.model.holds)  # type: ignore[arg-type]  # They are named by their ids here.
+        live = {hold.pk: (hold.status == "ACTIVE", holdings[hold.pk].left) for hold in Hold.objects.all()}
+        assert live == {of: (hold.left > 0, hold.left) for of, hold in self.model.holds.items()}
 
 
 def _raised(outcome: Any) -> Posted:

@@ -6,13 +6,12 @@ With the locks, the service refuses and the constraint never has to; nobody dead
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 from django.db import models
 
@@ -22,30 +21,13 @@ from ledger.commands import Command
 from ledger.models import JournalTransaction
 from ledger.posting import Book, read_book, write
 from tests.ledger.kit import ids, move, post_all, words
-from tests.races import PATIENCE, POSTED, REPLAYED, at_once, in_processes, outcome_of, outcomes_of, soak, watched
+from tests.races import PATIENCE, POSTED, REPLAYED, at_once, in_processes, outcome_of, outcomes_of, soak
+from tests.races import deadlocks as deadlocks
+from tests.races import no_deadlocks as no_deadlocks
 from tests.world import Person, World
 from wallet_project.kernel.db import lock_rows
 
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
-
-
-@pytest.fixture(autouse=True)
-def deadlocks(superuser: psycopg.Connection[Any]) -> Iterator[Callable[[], int]]:
-    """How many there were in the race. After it the racers' sessions are gone, and none is left in a transaction."""
-    with watched(superuser) as count:
-        yield count
-        count()
-    open_ones = superuser.execute(
-        "SELECT pid, query FROM pg_stat_activity"
-        " WHERE datname = current_database() AND state LIKE 'idle in transaction%'"
-    )
-    assert open_ones.fetchall() == []
-
-
-@pytest.fixture
-def no_deadlocks(deadlocks: Callable[[], int]) -> Iterator[None]:
-    yield
-    assert deadlocks() == 0
 
 
 def of_person(person: Person) -> dict[str, Any]:

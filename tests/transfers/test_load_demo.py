@@ -14,15 +14,21 @@ from django.core.management import CommandError, call_command
 
 from accounts.models import Account, User
 from accounts.services import Caller, stamp_of
-from ledger.models import JournalTransaction, LedgerEntry
+from ledger.models import LedgerEntry
+from tests.bank.sandbox import Sandbox
+from tests.conftest import wait_until
+from tests.transfers.bank_kit import again, work_off
 from tests.world import close_connection
 from transfers import demo
-from transfers.services import close_account, transfer
+from transfers.models import BankOrder, Hold
+from transfers.services import close_account, transfer, void
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 GIVEN = 100_000_000  # đồng
-GIFTS = {"an": GIVEN, "binh": GIVEN, "shop": 0}
+SAVED = 10_000_000
+HELD = 200_000
+BALANCES = {"an": GIVEN, "binh": GIVEN, "shop": 150_000}
 STAFF = {"support": {"Support"}, "finance": {"Finance"}, "finance2": {"Finance"}, "admin": set()}
 
 
@@ -42,14 +48,41 @@ def caller(username: str) -> Caller:
 def test_it_makes_customers_with_money_from_the_bank() -> None:
     load()
 
-    assert {name: wallet_of(name).balance for name in GIFTS} == GIFTS
-    assert {wallet_of(name).currency for name in GIFTS} == {"VND"}
-    deposits = JournalTransaction.objects.all()
-    assert {deposit.type for deposit in deposits} == {"DEPOSIT"}
-    debited = LedgerEntry.objects.filter(amount__lt=0).values_list("account__kind", "amount")
-    assert list(debited) == [("BANK_CLEARING", -GIVEN)] * 2
+    assert {name: wallet_of(name).balance for name in BALANCES} == BALANCES
+    assert {wallet_of(name).currency for name in BALANCES} == {"VND"}
+    debited = LedgerEntry.objects.filter(amount__lt=0, transaction__type="DEPOSIT")
+    given = (-GIVEN, -SAVED, -200_000, -150_000)
+    assert set(debited.values_list("account__kind", "amount")) == {("BANK_CLEARING", amount) for amount in given}
     assert authenticate(username="an", password="wallet-demo") is not None
-    assert not User.objects.filter(username__in=GIFTS, is_staff=True).exists()
+    assert not User.objects.filter(username__in=BALANCES, is_staff=True).exists()
+
+
+def test_it_makes_a_hold_of_each_kind() -> None:
+    load()
+
+    holds = Hold.objects.order_by("pk")
+    assert [hold.status for hold in holds] == ["ACTIVE", "CAPTURED", "VOIDED"]
+    assert {(hold.account_id, hold.to_account_id) for hold in holds} == {(wallet_of("an").pk, wallet_of("shop").pk)}
+
+
+def test_it_asks_the_bank_for_one_order_of_each_kind(sandbox_bank: Sandbox) -> None:
+    load()
+    orders = BankOrder.objects.order_by("created_at")
+    work_off()
+    for order in orders:
+        if "wait" not in order.destination:
+            wait_until(
+                lambda order=order: sandbox_bank.payments()[order.bank_reference]["status"] != "ACCEPTED",  # type: ignore[misc]
+                seconds=10,
+            )
+    again(*orders)
+
+    assert sorted(orders.values_list("kind", "status")) == [
+        ("DEPOSIT", "COMPLETED"),
+        ("WITHDRAWAL", "FAILED"),
+        ("WITHDRAWAL", "SUBMITTED"),
+    ]
+    assert wallet_of("chi").balance == SAVED + 2_000_000 - 1_500_000
 
 
 def test_it_makes_staff_with_their_groups() -> None:
@@ -90,21 +123,22 @@ def test_it_goes_on_where_it_was_killed(monkeypatch: pytest.MonkeyPatch) -> None
     for calls in itertools.count():
         left = [calls]
         with monkeypatch.context() as killed, contextlib.suppress(KeyboardInterrupt):
-            for step in ("_user", "_wallet_of", "fund"):
+            for step in ("_user", "_wallet_of", "fund", "reserve", "capture", "void", "deposit", "withdraw"):
                 killed.setattr(demo, step, killing(getattr(demo, step), left))
             load()
             break
         kills += 1
 
-    assert kills == 12  # seven users, three wallets, two deposits
-    assert {name: wallet_of(name).balance for name in GIFTS} == GIFTS
-    assert User.objects.exclude(username=User.SYSTEM).count() == 7
+    assert kills == 28  # eight users, seven looks for a wallet, five gifts, five steps of holds, three orders
+    assert {name: wallet_of(name).balance for name in BALANCES} == BALANCES
+    assert User.objects.exclude(username=User.SYSTEM).count() == 8
 
 
 def test_what_customers_did_meanwhile_stays(snapshot: Callable[[], dict[str, Any]]) -> None:
     load()
     shop = wallet_of("shop").pk
-    transfer(caller=caller("an"), key="1", from_account_id=wallet_of("an").pk, to_account_id=shop, amount=GIVEN)
+    void(caller=caller("shop"), key="0", hold_id=Hold.objects.get(status="ACTIVE").pk)
+    transfer(caller=caller("an"), key="1", from_account_id=wallet_of("an").pk, to_account_id=shop, amount=GIVEN + HELD)
     close_account(caller=caller("an"), key="2", account_id=wallet_of("an").pk)
     binh = User.objects.get(username="binh")
     binh.set_password("my-own-word")
@@ -131,7 +165,7 @@ def test_two_at_once_make_one_wallet_each() -> None:
         for future in [pool.submit(work), pool.submit(work)]:
             future.result()
 
-    assert {name: wallet_of(name).balance for name in GIFTS} == GIFTS
+    assert {name: wallet_of(name).balance for name in BALANCES} == BALANCES
 
 
 def test_production_refuses(monkeypatch: pytest.MonkeyPatch, snapshot: Callable[[], dict[str, Any]]) -> None:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 from confluent_kafka import Message
 from django.db import IntegrityError
@@ -11,6 +12,9 @@ from django.test import Client
 
 from outbox.models import OutboxEvent, ParkedMessage
 from outbox.relay import outgoing
+from tests.bank.sandbox import Sandbox
+from tests.transfers.bank_kit import a_deposit, a_withdrawal, again, completed, work_off
+from tests.transfers.till import Till
 from tests.world import PASSWORD, Person, World
 from transfers.events import event_schemas
 from transfers.models import Notification
@@ -130,3 +134,51 @@ def _read(person: Person, **query: Any) -> Any:
     answer = Client().get("/v1/notifications", query, headers={"Authorization": f"Bearer {token}"})
     assert answer.status_code == 200
     return answer.json()
+
+
+def test_holds_tell_the_payer_when_the_balance_moves_and_the_payee_when_money_comes(
+    world: World, superuser: psycopg.Connection[Any]
+) -> None:
+    till = Till(world, superuser)
+    hold = till.reserve(100)
+    till.capture(hold, amount=20)
+    till.capture(hold, amount=30, final=True)
+    till.ended("EXPIRED")
+    _consume_all()
+
+    def told(person: Person) -> list[tuple[str, int, str]]:
+        return [(item["type"], item["amount"], item["text"]) for item in _read(person)["items"][::-1]]
+
+    assert told(till.payer) == [
+        ("DEPOSIT", 1_000, "You received ₫1,000."),
+        ("HOLD", -100, "₫100 was put on hold."),
+        ("RELEASE", 50, "₫50 came back from hold."),
+        ("HOLD", -100, "₫100 was put on hold."),
+        ("RELEASE", 100, "₫100 came back from hold."),
+    ]
+    assert told(till.merchant) == [("CAPTURE", 20, "You received ₫20."), ("CAPTURE", 30, "You received ₫30.")]
+
+
+def test_orders_tell_of_what_the_wallet_gives_and_gets(sandbox_bank: Sandbox, world: World) -> None:
+    """Once, when its balance moves: not when the bank has settled what had left it, nor of what is owed."""
+    person, shop = world.person("person"), world.person("shop")
+    deposit = completed(sandbox_bank, a_deposit(person, 500))
+    completed(sandbox_bank, a_withdrawal(person, 200))
+    a_withdrawal(person, 40, destination="sandbox:refuse-now")
+    work_off()
+    world.pay(person, shop, 290)
+    sandbox_bank.act(deposit.bank_reference, "return", amount=100)
+    again(deposit)
+    sandbox_bank.act(deposit.bank_reference, "return", amount=100)
+    again(deposit)
+    _consume_all()
+
+    told = [(item["type"], item["amount"], item["text"]) for item in _read(person)["items"]]
+    assert told == [
+        ("CHARGEBACK", -10, "The bank took ₫10 back."),
+        ("TRANSFER", -290, "You sent ₫290."),
+        ("RELEASE", 40, "₫40 came back from hold."),
+        ("WITHDRAWAL", -40, "₫40 is on its way to your bank."),
+        ("WITHDRAWAL", -200, "₫200 is on its way to your bank."),
+        ("DEPOSIT", 500, "You received ₫500."),
+    ]

@@ -16,7 +16,7 @@ from ledger.errors import (
     SameAccount,
     TransactionNotFound,
 )
-from transfers.api import views
+from transfers.api import bank_order_schema, hold_schema, views
 from transfers.api.events import PAGE as NOTIFICATION_PAGE
 from transfers.api.schema_words import (
     ACCOUNT,
@@ -34,7 +34,7 @@ from transfers.api.schema_words import (
 from wallet_project.kernel.errors import IllegalState, InvalidCursor, PermissionDenied
 from wallet_project.kernel.openapi import Answer, Chapter, Operation, ref
 
-WALLETS, MONEY, REST = "Wallets", "Money", "Keys and events"
+WALLETS, MONEY, REST, SERVICE = "Wallets", "Money", "Keys and events", "Service"
 
 ACCOUNTS = {
     "POST /v1/accounts": Operation(
@@ -70,7 +70,8 @@ ACCOUNTS = {
         id="closeAccount",
         tag=WALLETS,
         summary="Close a wallet",
-        description="For ever. It must be empty and not frozen. The body may be left out.",
+        description="For ever. It must be empty and not frozen, and no hold, deposit or "
+        "withdrawal of it under way. The body may be left out.",
         body=views.CLOSE_ACCOUNT,
         example={},
         bodiless=True,
@@ -145,14 +146,15 @@ TRANSFERS = {
         id="getTransfer",
         tag=MONEY,
         summary="One transaction",
-        description="Any transaction that touches a wallet of the caller's, whatever its type.",
+        description="Any transaction that touches a wallet of the caller's, whatever its type; the payer of a hold "
+        "also sees its captures.",
         answers={200: Answer(description="The transaction.", schema=ref("Transfer"), example=TRANSFER)},
         errors=[TransactionNotFound],
     ),
     "POST /v1/transactions/{transactionId}/reversals": Operation(
         id="reverse",
         tag=MONEY,
-        summary="Take a transfer back",
+        summary="Take a transfer or a capture back",
         description="For staff with the right to. The money goes from the payee's wallet back to the payer's, whole or "
         "in part, never more than came. A frozen payee is no obstacle; a payee who has spent it is.",
         body=views.REVERSAL,
@@ -196,5 +198,11 @@ OTHERS: dict[str, Operation] = {
     ),
 }
 
-OPERATIONS: dict[str, Any] = {**ACCOUNTS, **TRANSFERS, **OTHERS}
-CHAPTER = Chapter(operations=OPERATIONS, schemas=SCHEMAS)
+OPERATIONS: dict[str, Any] = {
+    **ACCOUNTS,
+    **TRANSFERS,
+    **hold_schema.operations(MONEY),
+    **bank_order_schema.operations(MONEY, service=SERVICE),
+    **OTHERS,
+}
+CHAPTER = Chapter(operations=OPERATIONS, schemas={**SCHEMAS, **hold_schema.SCHEMAS, **bank_order_schema.SCHEMAS})

@@ -87,7 +87,7 @@ def a_page_of(example: dict[str, Any]) -> dict[str, Any]:
 
 CURRENCY = word("ISO 4217.", *settings.CURRENCIES)
 TYPE = open_word(
-    "What it is:", "TRANSFER", "DEPOSIT", "WITHDRAWAL", "HOLD", "CAPTURE", "RELEASE", "REVERSAL", "CHARGEBACK"
+    "What it is:", "TRANSFER", "DEPOSIT", "WITHDRAWAL", "HOLD", "CAPTURE", "RELEASE", "RETURN", "REVERSAL", "CHARGEBACK"
 )
 SIGNED = money("As the wallet's owner sees it: negative is money out.", minimum=-MAX_AMOUNT)
 REVERSES = uuid("What this reverses.", null=True)
@@ -180,7 +180,17 @@ SCHEMAS: dict[str, Schema] = {
         "The answer that a command was given.",
         {
             "status": {"type": "integer", "minimum": 200, "maximum": 299, "description": "Its HTTP status."},
-            "body": {"anyOf": [ref("Posted"), ref("Account")], "description": "Its body, word for word."},
+            "body": {
+                "anyOf": [
+                    ref("Posted"),
+                    ref("Account"),
+                    ref("Hold"),
+                    ref("Captured"),
+                    ref("RequestedDeposit"),
+                    ref("RequestedWithdrawal"),
+                ],
+                "description": "Its body, word for word.",
+            },
         },
     ),
     "Notification": record(

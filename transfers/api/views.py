@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.api.authentication import UnconfirmedTokenAuthentication, caller_of
+from transfers.api.answers import respond, respond_with
 from transfers.api.serializers import (
     BalanceQuery,
     CloseAccountSerializer,
@@ -54,7 +55,7 @@ class AccountViewSet(ApiViewSet):
     def create(self, request: Request) -> Response:
         key = idempotency_key(request)
         answer = open_account(caller=caller_of(request), key=key, **OPEN_ACCOUNT.parse(self.body))
-        return _answer(answer.body, status=answer.status, replayed=answer.replayed)
+        return respond_with(answer)
 
     def list(self, request: Request) -> Response:
         query = PAGE.parse(read_query(request))
@@ -68,7 +69,7 @@ class AccountViewSet(ApiViewSet):
         answer = close_account(
             caller=caller_of(request), key=key, account_id=account_id, **CLOSE_ACCOUNT.parse(self.body)
         )
-        return _answer(answer.body, status=answer.status, replayed=answer.replayed)
+        return respond_with(answer)
 
     def balance(self, request: Request, account_id: int) -> Response:
         query = BALANCE.parse(read_query(request))
@@ -111,9 +112,9 @@ class TransferCommandViewSet(ApiViewSet):
         key = idempotency_key(request)
         posted = transfer(caller=caller_of(request), key=key, **TRANSFER.parse(self.body))
         if not prefers_representation(request):
-            return _answer(posted_body(posted.transaction_id), status=201, replayed=posted.replayed)
+            return respond(posted_body(posted.transaction_id), status=201, replayed=posted.replayed)
         body = representation_body(posted.transaction_id, owner_id=caller_of(request).user_id)
-        answer = _answer(body, status=201, replayed=posted.replayed)
+        answer = respond(body, status=201, replayed=posted.replayed)
         answer["Preference-Applied"] = "return=representation"
         return answer
 
@@ -134,7 +135,7 @@ class ReversalViewSet(ApiViewSet):
         key = idempotency_key(request)
         fields = REVERSAL.parse(self.body)
         posted = reverse(caller=caller_of(request), key=key, transaction_id=transaction_id, **fields)
-        return _answer(posted_body(posted.transaction_id), status=201, replayed=posted.replayed)
+        return respond(posted_body(posted.transaction_id), status=201, replayed=posted.replayed)
 
 
 class OperationViewSet(ApiViewSet):
@@ -143,7 +144,3 @@ class OperationViewSet(ApiViewSet):
     def list(self, request: Request) -> Response:
         query = OPERATION.parse(read_query(request))
         return Response(operation_body(owner_id=caller_of(request).user_id, **query))
-
-
-def _answer(body: dict[str, object], *, status: int, replayed: bool) -> Response:
-    return Response(body, status=status, headers={"Idempotent-Replayed": "true"} if replayed else None)

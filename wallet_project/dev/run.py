@@ -20,14 +20,14 @@ ENVIRONMENT_FILE = HOME / "env"
 _BEAT_PID_FILE = HOME / "beat.pid"
 _READY_SECONDS = 60
 _CELERY = "celery --quiet -A wallet_project"
-_CELERY_WORKERS = 2  # "worker" and "relay"
+_CELERY_WORKERS = 3  # "worker", "relay" and "bank"
 
 _READY = """
   READY
 
     API      http://{address}/v1
     admin    http://{address}/admin/
-    logins   users an, binh, shop; staff support, finance, finance2, admin; password of all: wallet-demo
+    logins   users an, binh, chi, shop; staff support, finance, finance2, admin; password of all: wallet-demo
     bank     {bank}
 
   Sign in, then list the wallets:
@@ -135,6 +135,7 @@ def _commands(port: int) -> dict[str, str]:
         " --no-ws --log-level error --workers-kill-timeout 5 --respawn-failed-workers wallet_project.wsgi:application",
         "worker": f"{_CELERY} worker --hostname worker@%h --concurrency 2 --loglevel WARNING",
         "relay": f"{_CELERY} worker --hostname relay@%h --queues outbox --concurrency 1 --loglevel WARNING",
+        "bank": f"{_CELERY} worker --hostname bank@%h --queues bank --concurrency 2 --loglevel WARNING",
         "events": "manage consume_events",
         "beat": f"{_CELERY} beat --loglevel WARNING"
         f" --schedule .dev/beat-schedule --pidfile {_BEAT_PID_FILE.relative_to(CHECKOUT)}",

@@ -124,6 +124,24 @@ def read_object(request: HttpRequest, *, may_be_absent: bool = False) -> dict[st
         UnsupportedMediaType: it is not declared as JSON.
         InvalidJSON: it is no JSON object, or JSON that two readers could understand differently.
     """
+    body = read_bytes(request)
+    if not body:
+        if may_be_absent:
+            return {}
+        raise InvalidJSON("The body is empty; it must be a JSON object.")
+    demand_json(request)
+    value = strict_json.loads(body)
+    if not isinstance(value, dict):
+        raise InvalidJSON("The body must be a JSON object.")
+    return value
+
+
+def read_bytes(request: HttpRequest) -> bytes:
+    """The body of a request, as it came.
+
+    Raises:
+        PayloadTooLarge: it is larger than 1 MiB.
+    """
     body = _read(request, MAX_BODY + 1)
     if len(body) > MAX_BODY:
         # Read on for a while: a client that still sends would find the connection closed before it sees the answer.
@@ -131,17 +149,14 @@ def read_object(request: HttpRequest, *, may_be_absent: bool = False) -> dict[st
             if not _read(request, MAX_BODY):
                 break
         raise PayloadTooLarge("A body has 1 MiB at most.")
-    if not body:
-        if may_be_absent:
-            return {}
-        raise InvalidJSON("The body is empty; it must be a JSON object.")
+    return body
+
+
+def demand_json(request: HttpRequest) -> None:
+    """Raises UnsupportedMediaType when the body is not declared as JSON."""
     content_type: str = request.META.get("CONTENT_TYPE", "")
     if content_type.partition(";")[0].strip().lower() != JSON:
         raise UnsupportedMediaType(f"Send the body as {JSON}.")
-    value = strict_json.loads(body)
-    if not isinstance(value, dict):
-        raise InvalidJSON("The body must be a JSON object.")
-    return value
 
 
 def _read(request: HttpRequest, size: int) -> bytes:

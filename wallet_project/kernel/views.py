@@ -28,8 +28,16 @@ class ApiViewSet(ViewSet):
         if request.method == "OPTIONS":
             return
         if request.method == "POST":
-            self.body = read_object(request._request, may_be_absent=self.action in self.bodiless)
+            self.read_body(request)
         super().initial(request, *args, **kwargs)
+
+    def read_body(self, request: Request) -> None:
+        """Read a POST's body, before anybody is asked who calls.
+
+        Raises:
+            DomainError: the protocol's own refusals of it.
+        """
+        self.body = read_object(request._request, may_be_absent=self.action in self.bodiless)
 
     def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]  # DRF's own
         """Which methods there are, in `Allow`; it takes no credentials to ask."""
