@@ -176,7 +176,7 @@ CELERY_BEAT_SCHEDULE = {
     "watch-outbox": {"task": "outbox.tasks.watch", "schedule": 15.0, "options": {"expires": 15}},
     "purge-outbox": {"task": "outbox.tasks.purge", "schedule": crontab(minute="*/10")},
     "purge-sign-ins": {"task": "accounts.tasks.purge_sign_ins", "schedule": crontab(minute="27", hour="3")},
-    "sweep-orders": {"task": "transfers.bank_tasks.sweep_orders", "schedule": 1.0, "options": {"expires": 1}},
+    "work-on-orders": {"task": "transfers.bank_tasks.work_on_orders", "schedule": 1.0, "options": {"expires": 1}},
     "expire-holds": {
         "task": "transfers.tasks.expire_holds",
         "schedule": ENV.hold_sweep_seconds,
@@ -190,7 +190,7 @@ CELERY_BEAT_SCHEDULE = {
 # Workers of their own: nothing holds up the events, and a slow bank holds up nothing.
 CELERY_TASK_ROUTES = {
     "outbox.tasks.relay": {"queue": "outbox"},
-    "transfers.bank_tasks.advance_order": {"queue": "bank"},
+    "transfers.bank_tasks.work_on_orders": {"queue": "bank"},
 }
 
 # --- Events: the outbox and Kafka (docs/events.md) -------------------------------------------------------------------

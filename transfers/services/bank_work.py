@@ -32,8 +32,8 @@ from wallet_project.kernel.errors import DomainError, Unavailable
 
 logger = logging.getLogger(__name__)
 
-# Of one sweep: more than the workers do until the next, and no more than a queue may hold.
-SWEEP_BATCH = 200
+# Of one look: what a worker does until it looks again.
+SWEEP_BATCH = 50
 _RETRY_SECONDS = 5  # after the first try without an answer; doubled after each further one
 _RETRY_MOST_SECONDS = 15 * 60
 
@@ -64,7 +64,7 @@ class Silence:
 
 
 def due_orders() -> list[UUID]:
-    """The orders whose next step is due, the longest due first; as many as one sweep takes."""
+    """The orders whose next step is due, the longest due first; as many as one look takes."""
     due = BankOrder.objects.filter(next_step_at__lte=clock.now()).order_by("next_step_at")
     return list(due.values_list("pk", flat=True)[:SWEEP_BATCH])
 

@@ -135,7 +135,7 @@ def _commands(port: int) -> dict[str, str]:
         " --no-ws --log-level error --workers-kill-timeout 5 --respawn-failed-workers wallet_project.wsgi:application",
         "worker": f"{_CELERY} worker --hostname worker@%h --concurrency 2 --loglevel WARNING",
         "relay": f"{_CELERY} worker --hostname relay@%h --queues outbox --concurrency 1 --loglevel WARNING",
-        "bank": f"{_CELERY} worker --hostname bank@%h --queues bank --concurrency 2 --loglevel WARNING",
+        "bank": f"{_CELERY} worker --hostname bank@%h --queues bank --concurrency 4 --loglevel WARNING",
         "events": "manage consume_events",
         "beat": f"{_CELERY} beat --loglevel WARNING"
         f" --schedule .dev/beat-schedule --pidfile {_BEAT_PID_FILE.relative_to(CHECKOUT)}",
