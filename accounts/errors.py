@@ -12,6 +12,13 @@ class TierNotFound(NotFound):
     """No such tier in the wallet's currency."""
 
 
+class TierExists(IllegalState):
+    """There is a tier of that name in that currency, and tiers never change."""
+
+    def __init__(self, detail: str = "There is a tier of that name in that currency; tiers never change.") -> None:
+        super().__init__(detail)
+
+
 class UsernameTaken(InvalidRequest):
     """Somebody has that name already."""
 
@@ -29,6 +36,6 @@ class PasswordRefused(InvalidRequest):
 
 
 CONSTRAINTS: dict[str, type[DomainError] | type[LostRace]] = {
-    "tier_name_unique": IllegalState,
+    "tier_name_unique": TierExists,
     "account_tier_fits": TierNotFound,
 }

@@ -199,6 +199,12 @@ CHANGING = [
 ]
 
 DISAGREEING = [
+    at_commit("a part given back while it goes on", give_back(40), "hold_matches_money"),
+    at_commit(
+        "given back in two parts",
+        give_back(40) + give_back(60, transaction="other") + end("VOIDED", by="other"),
+        "hold_released_once",
+    ),
     at_commit("ended with money left", end("VOIDED", by="promised", at="now()"), "hold_matches_money"),
     at_commit("ended with a part left", give_back(40) + end("VOIDED"), "hold_matches_money"),
     at_commit("captured whole, and still active", take(100), "hold_matches_money"),

@@ -12,7 +12,7 @@ from transfers.bank_selectors import order_body
 from transfers.models import BankOrder
 from transfers.services import deposit, take_notice, withdraw
 from wallet_project.kernel.api import demand_json, idempotency_key, read_bytes
-from wallet_project.kernel.fields import AmountField, IdField, StrictSerializer, TextField
+from wallet_project.kernel.fields import AmountField, IdField, LineField, StrictSerializer, TextField
 from wallet_project.kernel.views import ApiViewSet
 
 LONGEST_DESTINATION = 64
@@ -27,7 +27,7 @@ class DepositSerializer(StrictSerializer):
 class WithdrawalSerializer(StrictSerializer):
     account_id = IdField(help_text="A wallet of the caller's.")
     amount = AmountField(help_text="In the currency's smallest unit: đồng, cents.")
-    destination = TextField(
+    destination = LineField(
         max_length=LONGEST_DESTINATION, help_text="Where the bank is to pay it to, as the bank names it."
     )
     reference = TextField(max_length=140, required=False, help_text="What for; the bank sees it, too.")

@@ -52,17 +52,22 @@ DECLARE
     kept record;
     taken record;
 BEGIN
-    SELECT h.*, m.amount > m.spent + m.released AS has_money INTO kept
+    SELECT h.*, m.amount > m.spent + m.released AS has_money, m.released > 0 AS gave_back INTO kept
       FROM public.held_money m
       JOIN public.journal_transaction j ON j.id = m.transaction_id
       LEFT JOIN public.hold h ON h.transaction_id = m.transaction_id
      WHERE m.transaction_id = NEW.transaction_id AND j.type = 'HOLD';
     IF NOT FOUND THEN
         RETURN NULL;  -- What a withdrawal set aside.
-    ELSIF kept.status IS NULL OR (kept.status = 'ACTIVE') <> kept.has_money THEN
-        RAISE EXCEPTION 'hold % is %, and money is left: %',
-                NEW.transaction_id, coalesce(kept.status, 'missing'), kept.has_money
+    ELSIF kept.status IS NULL OR (kept.status = 'ACTIVE') <> kept.has_money
+          OR kept.status = 'ACTIVE' AND kept.gave_back THEN
+        RAISE EXCEPTION 'hold % is %, and money is left: %, or came back: %',
+                NEW.transaction_id, coalesce(kept.status, 'missing'), kept.has_money, kept.gave_back
             USING ERRCODE = '23514', CONSTRAINT = 'hold_matches_money';
+    ELSIF kept.gave_back AND (SELECT count(*) FROM public.journal_transaction r
+                               WHERE r.continues_id = kept.transaction_id AND r.type = 'RELEASE') > 1 THEN
+        RAISE EXCEPTION 'hold % was released more than once', NEW.transaction_id
+            USING ERRCODE = '23514', CONSTRAINT = 'hold_released_once';
     ELSIF kept.status <> 'ACTIVE' AND NOT EXISTS (
            SELECT FROM public.journal_transaction e
             WHERE e.id = kept.ended_by_id AND e.continues_id = kept.transaction_id AND e.created_at = kept.ended_at

@@ -31,7 +31,8 @@ class Hold(models.Model):
       has one: `hold_matches_money`;
     - the payee, if one is named, is another open wallet in the same currency: trigger `hold_fits_payee`;
     - it is ACTIVE as long as there is money left, and no longer, judged at COMMIT: trigger `hold_matches_money`;
-    - it ends once: `hold_is_final`; by a CAPTURE or a RELEASE, and at its time: `hold_matches_ending`;
+    - it ends once: `hold_is_final`; gives back once: `hold_released_once`; by a CAPTURE or a RELEASE, and at its time:
+      `hold_matches_ending`;
     - it expires neither early nor late: `hold_ended_in_time`; nothing is captured at `expires_at` or later:
       `hold_not_expired`;
     - only the payee gets the money; where none was named, anybody but the payer: `hold_captured_by_payee`; and where

@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from accounts.services import define_tier
 from wallet_project.kernel.errors import DomainError
+from wallet_project.kernel.money import MAX_AMOUNT
 
 
 class Command(BaseCommand):
@@ -23,8 +24,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         limits = {"single_limit": options["single"], "daily_limit": options["daily"]}
-        if any(limit is not None and limit < 1 for limit in limits.values()):
-            raise CommandError("A limit is at least 1.")
+        given = [limit for limit in limits.values() if limit is not None]
+        if not given or not all(1 <= limit <= MAX_AMOUNT for limit in given):
+            raise CommandError(f"Give at least one limit, of 1 to {MAX_AMOUNT}.")
+        if given != sorted(given):
+            raise CommandError("The limit of a day is no smaller than that of one payment.")
         try:
             tier = define_tier(name=options["name"], currency=options["currency"], **limits)
         except DomainError as refusal:
