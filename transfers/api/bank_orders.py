@@ -28,7 +28,9 @@ class WithdrawalSerializer(StrictSerializer):
     account_id = IdField(help_text="A wallet of the caller's.")
     amount = AmountField(help_text="In the currency's smallest unit: đồng, cents.")
     destination = LineField(
-        max_length=LONGEST_DESTINATION, help_text="Where the bank is to pay it to, as the bank names it."
+        max_length=LONGEST_DESTINATION,
+        help_text="Where the bank is to pay it to, as the bank names it: one "
+        "line without blanks at its ends, and without characters that nobody sees.",
     )
     reference = TextField(max_length=140, required=False, help_text="What for; the bank sees it, too.")
 

@@ -149,7 +149,8 @@ class LineField(TextField):
 
     @property
     def json_schema(self) -> dict[str, Any]:
-        return {"type": "string", "minLength": 1, "maxLength": self.max_length, "pattern": LINE_PATTERN}
+        # Without the pattern, on which tools that read the document choke; the description says it in words.
+        return {"type": "string", "minLength": 1, "maxLength": self.max_length}
 
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
